@@ -1,0 +1,49 @@
+// The entry point: derives what upstream would run with and checks every rule of the target.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <gtp/derive.hpp>
+#include <gtp/rules.hpp>
+
+namespace gtp {
+
+/// A rule that could not be checked, and the unknown options it needs.
+struct NotChecked {
+  std::string_view code;
+  std::vector<std::string_view> needs;
+};
+
+struct Report {
+  Derivation derivation;
+  Diagnostics diagnostics;
+  std::vector<NotChecked> not_checked;
+};
+
+/// All violated rules in one run; never throws for bad input. `config` must outlive the report.
+[[nodiscard]] inline Report check(const Config& config) {
+  Report result{derive(config), {}, {}};
+  for (const Rule* rule : all_rules()) {
+    if (rule->violation == nullptr || !rule->in(config.version())) continue;
+    NotChecked missing{rule->code, {}};
+    for (const OptionId need : rule->needs.span())
+      if (!result.derivation.facts.known(need)) missing.needs.push_back(name_of(need));
+    if (!missing.needs.empty()) {
+      result.not_checked.push_back(std::move(missing));
+      continue;
+    }
+    for (Finding& finding : rule->violation(result.derivation).list)
+      result.diagnostics.push_back(report(*rule, std::move(finding), config));
+  }
+  return result;
+}
+
+/// Reports every one of the options that is not known (`--require`).
+inline void require(const Facts& facts, std::span<const OptionId> options, Diagnostics& out) {
+  for (const OptionId option : options)
+    if (!facts.known(option)) out.push_back(report(rules::kRequiredMissing, at(option, "not known"), facts.config()));
+}
+
+}  // namespace gtp

@@ -1,0 +1,119 @@
+// What one rule is: a row. The rows are in rules/, one file an area; check.hpp runs them.
+// How to add one: docs/rules.md.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtp/diagnostic.hpp>
+#include <gtp/facts.hpp>
+
+namespace gtp {
+
+/// What a violated rule says beyond its row: where, with which values, and how to mend it.
+/// Built by chaining: `at(option, "6 is not a multiple of 4").also(tp, "tensor-parallel size").fix(...)`.
+struct Finding {
+  Label primary;
+  std::vector<Label> related{};
+  std::vector<std::string> notes{};
+  std::string help{};  ///< replaces the row's help when not empty
+  std::vector<Fix> fixes{};
+
+  /// Another option that takes part.
+  Finding&& also(OptionId option, std::string text) && {
+    related.push_back({std::string(name_of(option)), {}, std::move(text)});
+    return std::move(*this);
+  }
+  Finding&& note(std::string text) && {
+    notes.push_back(std::move(text));
+    return std::move(*this);
+  }
+  Finding&& mend(std::string text) && {
+    help = std::move(text);
+    return std::move(*this);
+  }
+  /// Offered only if exactly one answer is right.
+  Finding&& fix(OptionId option, Value value) && {
+    fixes.push_back({std::string(name_of(option)), std::move(value)});
+    return std::move(*this);
+  }
+};
+
+/// A finding whose primary label is at `option`.
+[[nodiscard]] inline Finding at(OptionId option, std::string text) {
+  return {.primary = {std::string(name_of(option)), {}, std::move(text)}};
+}
+
+/// What a rule found: nothing when it holds; one entry for each place when several are wrong.
+struct Findings {
+  std::vector<Finding> list{};
+
+  Findings() = default;
+  Findings(Finding finding) { list.push_back(std::move(finding)); }
+};
+
+struct Derivation;  // derive.hpp
+
+/// Up to eight options that must be known before a rule can be checked.
+struct Needs {
+  std::array<OptionId, 8> ids{};
+  std::uint8_t count = 0;
+
+  constexpr Needs() = default;
+  constexpr Needs(std::initializer_list<OptionId> options) {
+    for (const OptionId option : options) ids.at(count++) = option;
+  }
+  [[nodiscard]] constexpr std::span<const OptionId> span() const { return {ids.data(), count}; }
+};
+
+struct Rule {
+  std::string_view code;  ///< stable, never reused: 0xx weight shards and grids, 2xx pipeline, 3xx experts,
+                          ///< 4xx batches, 9xx the form of the input
+  std::string_view id;    ///< upstream rule id, or a name of our own for what no upstream rule covers
+  Severity severity;
+  Phase phase;
+  Needs needs;
+  std::string_view message;  ///< stands alone: lower case, no full stop
+  std::string_view why;      ///< the reason, for `explain`
+  std::string_view help;     ///< what to change
+  std::string_view source;   ///< upstream file and line at the default target
+  /// Called only with every need known. Null in a row that readers report themselves (9xx).
+  Findings (*violation)(const Derivation&) = nullptr;
+  Version first = kOldestVersion;
+  Version last = kNewestVersion;
+
+  [[nodiscard]] constexpr bool in(Version version) const { return first <= version && version <= last; }
+};
+
+/// Makes the diagnostic of a violated rule; labels get the places that the input gave their options.
+[[nodiscard]] inline Diagnostic report(const Rule& rule, Finding finding, const Config& config) {
+  const auto locate = [&](Label& label) {
+    if (label.place.known() || label.option.empty()) return;
+    if (const auto option = find_option(label.option))
+      if (const Setting* setting = config.given(*option)) label.place = setting->place;
+  };
+  locate(finding.primary);
+  for (Label& label : finding.related) locate(label);
+  return {.severity = rule.severity,
+          .phase = rule.phase,
+          .code = rule.code,
+          .rule = rule.id,
+          .message = std::string(rule.message),
+          .primary = std::move(finding.primary),
+          .related = std::move(finding.related),
+          .notes = std::move(finding.notes),
+          .help = finding.help.empty() ? std::string(rule.help) : std::move(finding.help),
+          .fix = std::move(finding.fixes)};
+}
+
+}  // namespace gtp

@@ -1,0 +1,44 @@
+// All rules of every area, in the order in which they are reported.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include <gtp/rules/batch.hpp>
+#include <gtp/rules/expert.hpp>
+#include <gtp/rules/form.hpp>
+#include <gtp/rules/pipeline.hpp>
+#include <gtp/rules/rank_order.hpp>
+#include <gtp/rules/weight_shards.hpp>
+#include <gtp/rules/world_size.hpp>
+
+namespace gtp {
+
+/// Sorted by code.
+[[nodiscard]] inline const std::vector<const Rule*>& all_rules() {
+  static const std::vector<const Rule*> all = [] {
+    std::vector<const Rule*> rows(std::begin(rules::kForm), std::end(rules::kForm));
+    const auto add = [&](const auto& area) {
+      for (const Rule& rule : area) rows.push_back(&rule);
+    };
+    add(rules::kWeightShards);
+    add(rules::kWorldSizes);
+    add(rules::kRankOrder);
+    add(rules::kPipeline);
+    add(rules::kExperts);
+    add(rules::kBatches);
+    std::sort(rows.begin(), rows.end(), [](const Rule* a, const Rule* b) { return a->code < b->code; });
+    return rows;
+  }();
+  return all;
+}
+
+/// By code or by rule id; null when there is none.
+[[nodiscard]] inline const Rule* find_rule(std::string_view code_or_id) {
+  for (const Rule* rule : all_rules())
+    if (rule->code == code_or_id || rule->id == code_or_id) return rule;
+  return nullptr;
+}
+
+}  // namespace gtp
