@@ -38,11 +38,11 @@ struct Word {
       return "a number";
     case Type::String:
       return "text";
-    case Type::IntList:
+    case Type::Integers:
       return "a list of integers";
-    case Type::FloatList:
+    case Type::Floats:
       return "a list of numbers";
-    case Type::StringList:
+    case Type::Words:
       return "a list of words";
     case Type::Frequency:
       return "an integer or a list such as ([0]*3+[1]*58)";
@@ -51,7 +51,7 @@ struct Word {
 }
 
 [[nodiscard]] constexpr bool is_list(Type type) {
-  return type == Type::IntList || type == Type::FloatList || type == Type::StringList;
+  return type == Type::Integers || type == Type::Floats || type == Type::Words;
 }
 
 enum class ParseError : std::uint8_t { WrongType, OutOfRange };
@@ -226,9 +226,9 @@ inline std::optional<Value> scalar(const Option& option, const Word& word, Diagn
       return std::nullopt;
     }
     case Type::String:
-    case Type::IntList:
-    case Type::FloatList:
-    case Type::StringList:
+    case Type::Integers:
+    case Type::Floats:
+    case Type::Words:
       break;
   }
   return Value(word.text);
@@ -243,11 +243,11 @@ inline std::optional<Value> scalar(const Option& option, const Word& word, Diagn
   for (const Word& word : words)
     if (option.type != Type::Bool && !detail::check_choice(option, word, out)) return std::nullopt;
   switch (option.type) {
-    case Type::IntList:
+    case Type::Integers:
       return detail::typed_list<std::int64_t>(parse_int, option, words, out);
-    case Type::FloatList:
+    case Type::Floats:
       return detail::typed_list<double>(parse_float, option, words, out);
-    case Type::StringList: {
+    case Type::Words: {
       StringList list;
       for (const Word& word : words) list.push_back(word.text);
       return list;

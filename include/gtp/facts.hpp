@@ -44,11 +44,11 @@ inline Value to_value(const Option& row) {
       break;
   }
   switch (row.type) {
-    case Type::StringList:
+    case Type::Words:
       return split_words(literal.text);
-    case Type::IntList:
+    case Type::Integers:
       return IntList{};  // the only list of integers with a default is empty
-    case Type::FloatList: {
+    case Type::Floats: {
       FloatList numbers;
       for (const std::string& word : split_words(literal.text)) numbers.push_back(std::strtod(word.c_str(), nullptr));
       return numbers;

@@ -27,7 +27,7 @@ enum class LayerFreqProblem : std::uint8_t {
   Characters,          ///< With `[` it may have digits and `,[]()+*` only.
   Syntax,              ///< Not an expression.
   Type,                ///< Lists cannot be added to numbers, or multiplied by lists, and so on.
-  NotAListOfIntegers,  ///< A tuple or a nested list, which upstream reads and refuses when it builds the layers.
+  NotAListOfIntegers,  ///< A tuple, which upstream refuses when it builds the layers, or a list inside a list.
   TooLarge,            ///< A number beyond 64 bits, or a list beyond kMaxLayerFreqLength.
   TooDeep,             ///< More than kMaxLayerFreqDepth brackets inside each other.
   Zero,                ///< One layer in zero: upstream divides by it.
@@ -102,7 +102,7 @@ class FreqParser {
  public:
   explicit FreqParser(std::string_view text) : text_(text) {}
 
-  LayerFreqParse run() {
+  void run(LayerFreqParse& parse) {
     std::optional<FreqValue> value = sum();
     if (value && peek() == ',') {
       fail(LayerFreqProblem::NotAListOfIntegers);
@@ -112,9 +112,12 @@ class FreqParser {
       at_ = 0;
       fail(LayerFreqProblem::NotAListOfIntegers);
     }
-    if (finding_) return {std::nullopt, finding_};
-    if (value->is_int()) return {LayerFreq{value->number}, std::nullopt};
-    return {LayerFreq{std::move(value->items)}, std::nullopt};
+    if (finding_)
+      parse.finding = finding_;
+    else if (value->is_int())
+      parse.value.emplace(value->number);
+    else
+      parse.value.emplace(std::move(value->items));
   }
 
  private:
@@ -322,23 +325,23 @@ class FreqParser {
 };
 
 /// Python's int(): blanks around, one sign, single underscores between digits.
-inline LayerFreqParse parse_freq_integer(std::string_view text) {
+inline std::optional<LayerFreqProblem> read_freq_integer(std::string_view text, std::int64_t& value) {
   constexpr std::string_view kSpace = " \t\n\v\f\r\x1c\x1d\x1e\x1f";
-  const LayerFreqParse refused{std::nullopt, LayerFreqFinding{LayerFreqProblem::NotAnInteger, 0}};
   text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
-  if (text.empty() || text.find_first_not_of("0123456789_") != std::string_view::npos) return refused;
-  if (text.front() == '_' || text.back() == '_' || text.find("__") != std::string_view::npos) return refused;
-  std::int64_t value = 0;
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789_") == std::string_view::npos;
+  if (!digits || text.front() == '_' || text.back() == '_' || text.find("__") != std::string_view::npos)
+    return LayerFreqProblem::NotAnInteger;
+  value = 0;
   for (const char character : text) {
     if (character == '_') continue;
     const std::int64_t digit = negative ? '0' - character : character - '0';
     if (__builtin_mul_overflow(value, std::int64_t{10}, &value) || __builtin_add_overflow(value, digit, &value))
-      return {std::nullopt, LayerFreqFinding{LayerFreqProblem::TooLarge, 0}};
+      return LayerFreqProblem::TooLarge;
   }
-  return {LayerFreq{value}, std::nullopt};
+  return std::nullopt;
 }
 
 }  // namespace detail
@@ -346,11 +349,22 @@ inline LayerFreqParse parse_freq_integer(std::string_view text) {
 /// Reads the text as upstream does (moe_freq_type and its siblings, arguments.py:327; _eval_pattern, arguments.py:244):
 /// with a `[` it is a list expression, else an integer. An index or a power may make an expression an integer too.
 [[nodiscard]] inline LayerFreqParse parse_layer_freq(std::string_view text) {
-  if (text.size() > kMaxLayerFreqLength) return {std::nullopt, LayerFreqFinding{LayerFreqProblem::TooLarge}};
-  if (text.find('[') == std::string_view::npos) return detail::parse_freq_integer(text);
+  LayerFreqParse parse;
   const std::size_t bad = text.find_first_not_of(",0123456789[]()+*");
-  if (bad != std::string_view::npos) return {std::nullopt, LayerFreqFinding{LayerFreqProblem::Characters, bad}};
-  return detail::FreqParser(text).run();
+  if (text.size() > kMaxLayerFreqLength) {
+    parse.finding = {LayerFreqProblem::TooLarge};
+  } else if (text.find('[') == std::string_view::npos) {
+    std::int64_t value = 0;
+    if (const auto problem = detail::read_freq_integer(text, value))
+      parse.finding = {*problem, 0};
+    else
+      parse.value.emplace(value);
+  } else if (bad != std::string_view::npos) {
+    parse.finding = {LayerFreqProblem::Characters, bad};
+  } else {
+    detail::FreqParser(text).run(parse);
+  }
+  return parse;
 }
 
 /// One flag a layer, true where the layer is the special one of the option: experts, linear attention, windowed
@@ -366,7 +380,6 @@ namespace detail {
 /// experimental_attention_variant_module_specs.py:467; window_attn_skip_freq: utils.py:540; no_rope_freq:
 /// transformer_config.py:3147.
 constexpr bool flag_of_layer(LayerFreqOption option, std::int64_t freq, std::int64_t layer) {
-  if (freq == -1) freq = 1;
   switch (option) {
     case LayerFreqOption::MoeLayerFreq:
       return layer % freq == 0;

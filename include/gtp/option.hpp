@@ -33,9 +33,9 @@ enum class Type : std::uint8_t {
   Int,
   Float,
   String,
-  IntList,
-  FloatList,
-  StringList,
+  Integers,
+  Floats,
+  Words,
   Frequency,  ///< an integer, or a list expression such as `([0]*3+[1]*58)`
 };
 

@@ -92,9 +92,11 @@ TEST_CASE("groups expand before single layers and commas mean nothing") {
 }
 
 TEST_CASE("oddities of upstream's two passes are kept") {
-  CHECK(stages_of("t**0") == Names{"t"});                                 // the star itself is repeated, no times
-  CHECK(stages_of("E(x)*0L\xC3\xA9*0") == Names{"EL"});                   // what is repeated no times may be anything
-  CHECK(names_of(findings_of("(t(t)*2)*2", 1, 6)) == Names{"layout-valid-characters@2", "layout-valid-characters@7"});  // groups do not nest
+  CHECK(stages_of("t**0") == Names{"t"});                // the star itself is repeated, no times
+  CHECK(stages_of("E(x)*0L\xC3\xA9*0") == Names{"EL"});  // what is repeated no times may be anything
+  CHECK(names_of(findings_of("(t(t)*2)*2", 1, 6)) ==
+        Names{"layout-valid-characters@2", "layout-valid-characters@7"});  // groups do not nest
+  CHECK(findings_of("E\n*0L", 1, 0).size() == 3);                          // but not a line feed
   CHECK(names_of(findings_of("t*2*3", 1, 6)) == Names{"layout-valid-characters@3", "layout-valid-characters@4"});
 }
 

@@ -66,7 +66,7 @@ inline constexpr Option kOverlap[] = {
     {"high_priority_a2a_comm_stream", Section::Overlap, Type::Bool, false,
      "Runs the all-to-all stream of the combined 1F1B MoE overlap at high CUDA stream priority", "", "",
      "model.high_priority_a2a_comm_stream"},
-    {"high_priority_stream_groups", Section::Overlap, Type::StringList, "",
+    {"high_priority_stream_groups", Section::Overlap, Type::Words, "",
      "Names of process groups (dp_cp, ep_dp, ...) whose communicators get high-priority CUDA streams", "", "",
      "dist.high_priority_stream_groups", Arity::OneOrMore},
     {"megatron_fsdp_enable_fine_grained_param_gather", Section::Overlap, Type::Bool, false,

@@ -14,7 +14,7 @@ inline constexpr Option kPrecision[] = {
      "model.attention_softmax_in_fp32"},
     {"bf16", Section::Precision, Type::Bool, false,
      "Trains with bfloat16 parameters and activations; needs no loss scaling", "", "", "mixed_precision.bf16"},
-    {"ddp_param_name_patterns_for_fp32_local_accumulation", Section::Precision, Type::StringList, "",
+    {"ddp_param_name_patterns_for_fp32_local_accumulation", Section::Precision, Type::Words, "",
      "Name globs of parameters whose local gradients accumulate in fp32; all matches every one", "", "",
      "ddp.param_name_patterns_for_fp32_local_accumulation", Arity::OneOrMore},
     {"ddp_reduce_scatter_with_fp32_accumulation", Section::Precision, Type::Bool, false,

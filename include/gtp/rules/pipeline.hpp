@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 
 #include <gtp/derive.hpp>
 #include <gtp/rule.hpp>
@@ -299,19 +300,6 @@ inline constexpr Rule kPipeline[] = {
        return detail::split(d, SplitProblem::LayoutVsOtherSplitOptions, detail::given_of(d, detail::kSplitOptions),
                             "beside a layout", kLayout, "layout");
      }},
-    {"GTP217",
-     "layout-vpp-conflict",
-     Severity::Error,
-     Phase::Startup,
-     {kPp},
-     "the virtual stages differ from the layout",
-     "The layout defines them: stages of the layout / pipeline size.",
-     "drop the explicit virtual stages",
-     "megatron/core/transformer/transformer_config.py:2279",
-     [](const Derivation& d) {
-       return detail::split(d, SplitProblem::LayoutVppConflict, detail::given_of(d, detail::kVppOptions),
-                            "{} is not {}", kLayout, "layout");
-     }},
     {"GTP218",
      "first-stage-positive",
      Severity::Error,
@@ -349,19 +337,6 @@ inline constexpr Rule kPipeline[] = {
        return detail::split(d, SplitProblem::MiddleStageMismatch, detail::given_of(d, detail::kUnevenOptions),
                             "{} middle layers for {} middle stages", kPp, "pipeline size");
      }},
-    {"GTP221",
-     "account-for-empty-chunk",
-     Severity::Error,
-     Phase::Startup,
-     {kPp},
-     "a chunk has no slot left for the embedding or the loss",
-     "The slot of the embedding or the loss is taken from the layers of its chunk.",
-     "give the chunk at least one slot",
-     "megatron/core/transformer/transformer_block.py:194",
-     [](const Derivation& d) {
-       return detail::split(d, SplitProblem::AccountForEmptyChunk, detail::given_of(d, detail::kAccountOptions),
-                            "no slot left", kPp, "pipeline size");
-     }},
     {"GTP222",
      "hybrid-pipes-vs-first-last",
      Severity::Error,
@@ -387,20 +362,6 @@ inline constexpr Rule kPipeline[] = {
      [](const Derivation& d) {
        return detail::split(d, SplitProblem::HybridPatternForbiddenOptions, detail::given_of(d, detail::kSplitOptions),
                             "beside a hybrid pattern", kHybrid, "pattern");
-     }},
-    {"GTP224",
-     "hybrid-vpp-conflict",
-     Severity::Error,
-     Phase::Startup,
-     {kPp},
-     "the virtual stages differ from the segments of the hybrid pattern",
-     "Segments of the pattern / pipeline size are the virtual stages; another number leaves segments out or runs out "
-     "of them.",
-     "drop the explicit virtual stages",
-     "megatron/core/models/hybrid/hybrid_layer_allocation.py:385",
-     [](const Derivation& d) {
-       return detail::split(d, SplitProblem::HybridVppConflict, detail::given_of(d, detail::kVppOptions),
-                            "{} is not {}", kHybrid, "pattern");
      }},
     {"GTP225",
      "split-vpp-size-positive",
@@ -540,16 +501,6 @@ inline constexpr Rule kPipeline[] = {
      "put the MTP layers together",
      "megatron/core/transformer/pipeline_parallel_layer_layout.py:129",
      [](const Derivation& d) { return detail::layout(d, LayoutProblem::MtpSingleStage, "MTP in several stages"); }},
-    {"GTP239",
-     "layout-encoder-unsupported",
-     Severity::Error,
-     Phase::Startup,
-     {kPp, kLayout},
-     "encoder layers are not supported in a layout",
-     "Upstream parses them and then refuses them.",
-     "use decoder layers",
-     "megatron/core/transformer/pipeline_parallel_layer_layout.py:148",
-     [](const Derivation& d) { return detail::layout(d, LayoutProblem::EncoderUnsupported, "an encoder layer"); }},
     {"GTP240",
      "layout-expansion-limit",
      Severity::Error,
@@ -572,12 +523,13 @@ inline constexpr Rule kPipeline[] = {
      "correct the pattern",
      "megatron/core/models/hybrid/hybrid_layer_allocation.py:291",
      [](const Derivation& d) {
-       Findings all = detail::hybrid(d, HybridProblem::UnknownSymbol, "not a layer");
-       for (Finding& x :
-            detail::hybrid(d, HybridProblem::MixedAttention, "plain attention beside MLA or sparse attention").list)
-         all.list.push_back(std::move(x));
-       for (Finding& x : detail::hybrid(d, HybridProblem::MtpPatternsDiffer, "differs from the first MTP pattern").list)
-         all.list.push_back(std::move(x));
+       Findings all;
+       for (const auto& [problem, text] :
+            {std::pair{HybridProblem::UnknownSymbol, "not a layer"},
+             {HybridProblem::MixedAttention, "plain attention beside MLA or sparse attention"},
+             {HybridProblem::MtpPatternsDiffer, "differs from the first MTP pattern"},
+             {HybridProblem::LengthLimit, "longer than a million characters"}})
+         for (Finding& finding : detail::hybrid(d, problem, text).list) all.list.push_back(std::move(finding));
        return all;
      }},
     {"GTP242",
@@ -604,26 +556,6 @@ inline constexpr Rule kPipeline[] = {
      [](const Derivation& d) {
        return detail::hybrid(d, HybridProblem::NoPipeEvenSplit, "{} layers are not a multiple of {}");
      }},
-    {"GTP244",
-     "hybrid-no-pipe-no-vpp",
-     Severity::Error,
-     Phase::Startup,
-     {kPp, kHybrid},
-     "a pattern without pipes has no virtual stages",
-     "Virtual stages are segments between pipes.",
-     "put pipes into the pattern",
-     "megatron/core/models/hybrid/hybrid_layer_allocation.py:385",
-     [](const Derivation& d) { return detail::hybrid(d, HybridProblem::NoPipeNoVpp, "no pipes for virtual stages"); }},
-    {"GTP245",
-     "hybrid-length-limit",
-     Severity::Error,
-     Phase::Startup,
-     {kPp, kHybrid},
-     "the hybrid pattern is longer than a million characters",
-     "No model has that many layers.",
-     "shorten the pattern",
-     "megatron/core/models/hybrid/hybrid_layer_allocation.py:291",
-     [](const Derivation& d) { return detail::hybrid(d, HybridProblem::LengthLimit, "too long"); }},
     {"GTP251",
      "mb-group-range",
      Severity::Error,

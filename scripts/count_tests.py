@@ -1,0 +1,40 @@
+"""Counts test cases in a meson test log: each doctest case of a program, or the program itself. Exits 1 on a failure.
+
+count_tests.py TESTLOG.json [--also-passed N] [--also-failed N]
+"""
+
+import argparse
+import json
+import re
+
+SUMMARY = re.compile(r"\[doctest\] test cases:\s*(\d+) \|\s*(\d+) passed \|\s*(\d+) failed \|\s*(\d+) skipped")
+
+
+def count(entry):
+    """Passed, failed and skipped cases of one program. One that dies without a summary is one failure."""
+    found = SUMMARY.search(entry.get("stdout", ""))
+    ok = entry["result"] in ("OK", "EXPECTEDFAIL")
+    if entry["result"] == "SKIP":
+        return 0, 0, 1
+    if not found:
+        return (1, 0, 0) if ok else (0, 1, 0)
+    _, passed, failed, skipped = map(int, found.groups())
+    return passed, failed if ok or failed else 1, skipped
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("log")
+    parser.add_argument("--also-passed", type=int, default=0)
+    parser.add_argument("--also-failed", type=int, default=0)
+    arguments = parser.parse_args()
+    with open(arguments.log, encoding="utf-8") as log:
+        counts = [count(json.loads(line)) for line in log if line.strip()]
+    passed, failed, skipped = (sum(column) for column in zip(*counts)) if counts else (0, 1, 0)
+    passed += arguments.also_passed
+    failed += arguments.also_failed
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    raise SystemExit(1 if failed else 0)
+
+
+main()

@@ -1,0 +1,91 @@
+// What `check` says about each rule, byte by byte. GTP_UPDATE_GOLDEN=1 rewrites the expected files.
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtp/rules.hpp>
+
+#include "tests/cli/gtplan.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using gtp::test::gtplan;
+using gtp::test::Outcome;
+using gtp::test::read_file;
+
+const fs::path kGolden = fs::path(GTP_SOURCE_ROOT) / "tests" / "cli" / "golden";
+
+std::vector<fs::path> cases() {
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kGolden))
+    if (entry.is_directory()) folders.push_back(entry.path());
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+/// `check --format FORMAT`, the lines of `args`, then `config.*`.
+std::vector<std::string> words_of(const fs::path& folder, const std::string& format) {
+  std::vector<std::string> words{"check", "--format", format};
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path().stem() == "config") words.push_back(entry.path().filename());
+  std::ifstream args(folder / "args");
+  for (std::string line; std::getline(args, line);) words.push_back(line);
+  return words;
+}
+
+void compare(const fs::path& folder, const char* file, const std::string& actual) {
+  if (std::getenv("GTP_UPDATE_GOLDEN") != nullptr) gtp::test::write_file(folder / file, actual);
+  CHECK(read_file(folder / file) == actual);
+}
+
+/// The code that a folder is for: `GTP003` of `GTP003-expert`.
+std::string code_of(const fs::path& folder) {
+  const std::string name = folder.filename();
+  return name.substr(0, name.find('-'));
+}
+
+bool reports(const nlohmann::json& report, const std::string& code) {
+  for (const auto& config : report.at("configs"))
+    for (const auto& diagnostic : config.at("diagnostics"))
+      if (diagnostic.at("code") == code) return true;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("every golden case is reported as its expected files say") {
+  for (const fs::path& folder : cases()) {
+    CAPTURE(folder.filename().string());
+    const Outcome text = gtplan(words_of(folder, "text"), folder), json = gtplan(words_of(folder, "json"), folder);
+    compare(folder, "expected.txt", text.output);
+    compare(folder, "expected.json", json.output);
+    CHECK(text.exit == json.exit);
+    CHECK(text.error.empty());
+    CHECK(json.error.empty());
+  }
+}
+
+TEST_CASE("the expected report of a golden case contains the code it is for") {
+  for (const fs::path& folder : cases()) {
+    CAPTURE(folder.filename().string());
+    const nlohmann::json report = nlohmann::json::parse(read_file(folder / "expected.json"), nullptr, false);
+    REQUIRE(!report.is_discarded());
+    CHECK(reports(report, code_of(folder)));
+  }
+}
+
+TEST_CASE("every rule has a golden case") {
+  std::vector<std::string> codes;
+  for (const fs::path& folder : cases()) codes.push_back(code_of(folder));
+  for (const gtp::Rule* rule : gtp::all_rules()) {
+    CAPTURE(rule->code);
+    CHECK(std::find(codes.begin(), codes.end(), rule->code) != codes.end());
+  }
+}

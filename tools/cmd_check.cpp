@@ -1,0 +1,56 @@
+// gtplan check: everything that is wrong with a configuration, in one run.
+#include <array>
+#include <memory>
+#include <string>
+
+#include "tools/commands.hpp"
+#include "tools/file.hpp"
+#include "tools/input.hpp"
+#include "tools/render.hpp"
+
+namespace gtp::cli {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kFormats{"text", "concise", "json"};
+
+constexpr const char* kDescription =
+    "Validates configurations. Every problem is reported in one run, with its place, its values, the reason and the\n"
+    "mend, and with the moment at which upstream itself would notice. An option that the input says nothing of is\n"
+    "unknown rather than wrong: rules that need it are counted as not checked.";
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  gtplan check config.yaml                      is it valid, and what follows from it\n"
+    "  gtplan check --world-size 64 config.yaml      a file does not say how many GPUs there will be\n"
+    "  gtplan check --format json *.yaml             all of them, for a program\n"
+    "  gtplan check --strict --complete job.yaml     in CI: no warnings, and nothing left unchecked\n"
+    "  gtplan check --set micro_batch_size=2 job.yaml\n"
+    "  gtplan check -- --tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 8\n"
+    "\n"
+    "Exit status: 0 valid (warnings allowed), 1 errors in the input (with --strict also warnings), 2 could not run.";
+
+Exit run(const InputOptions& options) {
+  const std::string_view format = format_of(options, kFormats);
+  if (list_targets(options)) return Exit::Valid;
+  const CheckedList list = load_and_check(options);
+  Output output(options.output);
+  if (format == "json")
+    output.write(render_json(list));
+  else if (format == "concise")
+    output.write(render_concise(list));
+  else
+    output.write(render_text(list, Paint(wants_color(options.color, output.terminal()))));
+  output.finish();
+  return list.exit();
+}
+
+}  // namespace
+
+Action setup_check(Arguments& arguments) {
+  const auto options = std::make_shared<InputOptions>();
+  arguments.describe(kDescription, kExamples);
+  add_input_options(arguments, HowMany::Many, kFormats, *options);
+  return [options] { return run(*options); };
+}
+
+}  // namespace gtp::cli

@@ -1,0 +1,226 @@
+#include "tools/explain.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include <gtp/assign.hpp>
+#include <gtp/facts.hpp>
+#include <gtp/rules.hpp>
+
+#include "tools/json_writer.hpp"
+
+namespace gtp::cli {
+
+namespace {
+
+using Layout = JsonWriter::Layout;
+
+std::string_view name_of_section(Section section) {
+  switch (section) {
+    case Section::Topology:
+      return "topology";
+    case Section::Model:
+      return "model";
+    case Section::Batch:
+      return "batch";
+    case Section::Precision:
+      return "precision";
+    case Section::Overlap:
+      return "overlap and DDP";
+    case Section::Optimizer:
+      return "optimizer";
+    case Section::CudaGraphs:
+      return "CUDA graphs";
+    case Section::Recompute:
+      return "recompute";
+    case Section::Checkpoint:
+      return "checkpoint";
+    case Section::Data:
+      return "data";
+    case Section::Run:
+      return "run";
+    case Section::Surroundings:
+      return "surroundings";
+    case Section::Derived:
+      return "derived";
+  }
+  return "";
+}
+
+std::string_view target_name(Version version) {
+  for (const Target& target : kTargets)
+    if (target.version == version) return target.name;
+  return "";
+}
+
+/// Lines of at most `kColumns` columns, each after two spaces.
+std::string wrapped(std::string_view text) {
+  constexpr std::size_t kColumns = 88;
+  std::string out = " ";
+  std::size_t column = 1;
+  for (const std::string& word : detail::split_words(text)) {
+    if (column + 1 + word.size() > kColumns && column > 1) {
+      out += "\n ";
+      column = 1;
+    }
+    out += ' ' + word;
+    column += 1 + word.size();
+  }
+  return out + '\n';
+}
+
+std::string line(std::string_view title, std::string_view text) {
+  return text.empty() ? std::string() : fmt::format("{:9} {}\n", title, text);
+}
+
+std::vector<std::string_view> names_of(const Needs& needs) {
+  std::vector<std::string_view> names;
+  for (const OptionId option : needs.span()) names.push_back(name_of(option));
+  return names;
+}
+
+std::string versions_of(const Rule& rule) {
+  if (rule.first == rule.last) return fmt::format("{} only", target_name(rule.first));
+  return fmt::format("{} to {}", target_name(rule.first), target_name(rule.last));
+}
+
+std::vector<std::string_view> rules_that_need(OptionId option) {
+  std::vector<std::string_view> codes;
+  for (const Rule* rule : all_rules()) {
+    const auto needs = rule->needs.span();
+    if (std::find(needs.begin(), needs.end(), option) != needs.end()) codes.push_back(rule->code);
+  }
+  return codes;
+}
+
+std::string default_text(const Option& row) {
+  if (row.section == Section::Derived) return "derived by upstream";
+  if (row.required) return "none: unknown when absent";
+  const std::string text = to_text(detail::to_value(row));
+  return text.empty() ? "empty" : text;
+}
+
+/// The targets that know the option; all of them as a rule.
+std::vector<Target> targets_of(OptionId option) {
+  std::vector<Target> targets;
+  for (const Target& target : kTargets)
+    if (exists(option, target.version)) targets.push_back(target);
+  return targets;
+}
+
+/// One default, or one for each target where they differ.
+std::string defaults_of(OptionId option) {
+  std::vector<std::string> texts;
+  for (const Target& target : targets_of(option)) texts.push_back(default_text(row_of(option, target.version)));
+  const bool same = std::equal(texts.begin() + 1, texts.end(), texts.begin());
+  if (same) return texts.front();
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    lines.push_back(fmt::format("{} ({})", texts[i], targets_of(option)[i].name));
+  return fmt::format("{}", fmt::join(lines, ", "));
+}
+
+std::vector<std::string> flag_texts(const Option& row) {
+  std::vector<std::string> texts;
+  for (const Flag& flag : flags_of(row))
+    texts.push_back(flag.constant ? fmt::format("{} ({})", flag.text, *flag.constant) : flag.text);
+  return texts;
+}
+
+void write_rule(JsonWriter& json, const Rule& rule) {
+  json.begin_object();
+  json.field("code", rule.code);
+  json.field("rule", rule.id);
+  json.field("severity", to_text(rule.severity));
+  json.field("phase", to_text(rule.phase));
+  json.field("message", rule.message);
+  json.field("why", rule.why);
+  json.field("help", rule.help);
+  json.field("needs", names_of(rule.needs));
+  json.field("first_target", target_name(rule.first));
+  json.field("last_target", target_name(rule.last));
+  json.field("source", rule.source);
+  json.end();
+}
+
+}  // namespace
+
+std::string rule_page(const Rule& rule) {
+  std::string page = fmt::format("{}  {}\n\n{}\nWhy\n{}\nHow to mend it\n{}\n", rule.code, rule.id,
+                                 wrapped(rule.message), wrapped(rule.why), wrapped(rule.help));
+  page += line("severity", to_text(rule.severity));
+  page += line("phase", to_text(rule.phase));
+  page += line("needs", fmt::format("{}", fmt::join(names_of(rule.needs), ", ")));
+  page += line("targets", versions_of(rule));
+  page += line("upstream", rule.source);
+  return page;
+}
+
+std::string rule_json(const Rule& rule) {
+  std::string out;
+  JsonWriter json(out);
+  write_rule(json, rule);
+  return out;
+}
+
+std::string option_page(OptionId option) {
+  const std::vector<Target> targets = targets_of(option);
+  const Option& row = row_of(option, targets.back().version);
+  std::string page = fmt::format("{}\n\n{}\n", row.name, wrapped(row.doc));
+  page += line("type", to_text(row.type));
+  page += line("default", defaults_of(option));
+  page += line("choices", fmt::format("{}", fmt::join(detail::split_words(row.choices), ", ")));
+  page += line("flags", fmt::format("{}", fmt::join(flag_texts(row), ", ")));
+  page += line("Bridge", row.bridge);
+  page += line("section", name_of_section(row.section));
+  if (targets.size() < kTargets.size()) page += line("targets", fmt::format("{} only", targets.front().name));
+  page += line("rules", fmt::format("{}", fmt::join(rules_that_need(option), ", ")));
+  return page;
+}
+
+std::string option_json(OptionId option) {
+  const std::vector<Target> targets = targets_of(option);
+  const Option& row = row_of(option, targets.back().version);
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  json.field("option", row.name);
+  json.field("doc", row.doc);
+  json.field("section", name_of_section(row.section));
+  json.field("type", to_text(row.type));
+  json.field("choices", detail::split_words(row.choices));
+  json.field("flags", flag_texts(row));
+  json.field("bridge", row.bridge);
+  json.field("required", row.required);
+  json.key("defaults");
+  json.begin_object();
+  for (const Target& target : targets) json.field(target.name, detail::to_value(row_of(option, target.version)));
+  json.end();
+  json.field("rules", rules_that_need(option));
+  json.end();
+  return out;
+}
+
+std::string rule_list() {
+  std::string out;
+  for (const Rule* rule : all_rules())
+    out +=
+        fmt::format("{}  {:7}  {:10}  {}\n", rule->code, to_text(rule->severity), to_text(rule->phase), rule->message);
+  return out;
+}
+
+std::string rule_list_json() {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  json.key("rules");
+  json.begin_array();
+  for (const Rule* rule : all_rules()) write_rule(json, *rule);
+  json.end();
+  json.end();
+  return out;
+}
+
+}  // namespace gtp::cli

@@ -1,0 +1,218 @@
+#include "tools/input.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include <gtp/rules/form.hpp>
+
+#include "tools/file.hpp"
+#include "tools/lacking.hpp"
+#include "tools/suggest.hpp"
+
+namespace gtp::cli {
+
+namespace {
+
+constexpr std::string_view kStandardInput = "<stdin>", kArgumentsName = "<arguments>";
+
+std::vector<OptionId> required_options(const InputOptions& options) {
+  std::vector<OptionId> required;
+  for (const std::string& name : options.require) {
+    const std::optional<OptionId> option = find_settable(name);
+    if (!option) {
+      std::vector<std::string_view> names;
+      for (const OptionId id : sorted_options()) names.push_back(name_of(id));
+      throw CouldNotRun{fmt::format("--require names the unknown option `{}`", name), suggest(name, names)};
+    }
+    required.push_back(*option);
+  }
+  return required;
+}
+
+std::optional<InputFormat> forced_format(const InputOptions& options) {
+  if (options.input_format.empty()) return std::nullopt;
+  const std::optional<InputFormat> format = find_input_format(options.input_format);
+  if (format) return format;
+  std::vector<std::string_view> names;
+  for (std::uint8_t i = 0; i <= static_cast<std::uint8_t>(InputFormat::Plan); ++i)
+    names.push_back(gtp::to_text(static_cast<InputFormat>(i)));
+  throw CouldNotRun{fmt::format("unknown --input-format `{}`", options.input_format),
+                    fmt::format("use one of {}", fmt::join(names, ", "))};
+}
+
+/// What is common to all configurations of one run.
+struct Request {
+  const InputOptions& options;
+  Target target;
+  std::optional<InputFormat> format;
+  std::vector<OptionId> required;
+};
+
+/// Nothing, and a diagnostic, when the file cannot be read.
+std::optional<Text> read_text(Checked& checked, const std::string& path) {
+  const std::string name = path == "-" ? std::string(kStandardInput) : path;
+  auto content = read_input(path);
+  const auto* failure = std::get_if<Unreadable>(&content);
+  if (failure == nullptr) return Text{name, std::move(std::get<std::string>(content))};
+  const std::string label = name == checked.file ? failure->reason : fmt::format("`{}`: {}", name, failure->reason);
+  checked.diagnostics.push_back(rules::at_place(rules::kUnreadable, "", {}, label));
+  checked.diagnostics.back().help.clear();
+  return std::nullopt;
+}
+
+std::optional<LoadRequest> make_load_request(Checked& checked, const Request& request, const std::string* path) {
+  const InputOptions& options = request.options;
+  LoadRequest load{.target = request.target,
+                   .format = request.format,
+                   .config = std::nullopt,
+                   .argv = {},
+                   .model = std::nullopt,
+                   .set = options.set,
+                   .world_size = options.world_size,
+                   .nodes = options.nodes,
+                   .gpus_per_node = options.gpus_per_node};
+  bool readable = true;
+  if (path != nullptr) {
+    load.config = read_text(checked, *path);
+    readable = load.config.has_value();
+  } else {
+    load.argv = *options.arguments;
+    if (!load.format) load.format = InputFormat::MegatronArgs;
+  }
+  if (!options.model.empty()) {
+    load.model = read_text(checked, options.model);
+    readable = readable && load.model.has_value();
+  }
+  if (!readable) return std::nullopt;
+  return load;
+}
+
+Verdict verdict_of(const Checked& checked, bool strict) {
+  if (!checked.report) return Verdict::Unreadable;
+  const Counts counts = count(checked.diagnostics);
+  return counts.errors > 0 || (strict && counts.warnings > 0) ? Verdict::Invalid : Verdict::Valid;
+}
+
+void check_loaded(Checked& checked, const Request& request) {
+  checked.report.emplace(check(checked.loaded.config));
+  Report& report = *checked.report;
+  std::vector<OptionId> required = request.required;
+  if (request.options.complete)
+    for (const Lack& lack : lacking(report))
+      if (std::find(required.begin(), required.end(), lack.option) == required.end()) required.push_back(lack.option);
+  require(report.derivation.facts, required, report.diagnostics);
+  std::move(report.diagnostics.begin(), report.diagnostics.end(), std::back_inserter(checked.diagnostics));
+  report.diagnostics.clear();
+}
+
+void fill(Checked& checked, const Request& request, const std::string* path) {
+  checked.file = path == nullptr ? std::string(kArgumentsName) : *path == "-" ? std::string(kStandardInput) : *path;
+  if (request.format) checked.input_format = gtp::to_text(*request.format);
+  const std::optional<LoadRequest> load_request = make_load_request(checked, request, path);
+  if (!load_request) return;
+  checked.loaded = load(*load_request);
+  checked.input_format = gtp::to_text(checked.loaded.format);
+  checked.diagnostics = std::move(checked.loaded.diagnostics);
+  if (checked.loaded.readable) check_loaded(checked, request);
+  checked.verdict = verdict_of(checked, request.options.strict);
+}
+
+void expect_configs(const InputOptions& options) {
+  if (!options.configs.empty() && options.arguments)
+    throw CouldNotRun{"both files and `-- ARGS...` are given",
+                      "give one of them; --set OPTION=VALUE changes single options of a file"};
+  if (options.configs.empty() && !options.arguments)
+    throw CouldNotRun{"no CONFIG is given", "name a file, `-` for standard input, or put `-- ARGS...` at the end"};
+  if (options.how_many == HowMany::One && options.configs.size() > 1)
+    throw CouldNotRun{fmt::format("one CONFIG is taken, and `{}` is one too many", options.configs[1]),
+                      "run the command once for each"};
+  if (std::count(options.configs.begin(), options.configs.end(), "-") + (options.model == "-" ? 1 : 0) > 1)
+    throw CouldNotRun{"standard input is named more than once", "standard input can be read only once"};
+}
+
+}  // namespace
+
+std::string_view to_text(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Valid:
+      return "valid";
+    case Verdict::Invalid:
+      return "invalid";
+    case Verdict::Unreadable:
+      return "unreadable";
+  }
+  return "";
+}
+
+Counts count(const Diagnostics& diagnostics) {
+  Counts counts;
+  for (const Diagnostic& d : diagnostics) {
+    if (d.severity == Severity::Error) ++counts.errors;
+    if (d.severity == Severity::Warning) ++counts.warnings;
+  }
+  return counts;
+}
+
+Counts CheckedList::count() const {
+  Counts sum;
+  for (const Checked& checked : configs) {
+    const Counts counts = cli::count(checked.diagnostics);
+    sum.errors += counts.errors;
+    sum.warnings += counts.warnings;
+  }
+  return sum;
+}
+
+Exit CheckedList::exit() const {
+  Verdict worst = Verdict::Valid;
+  for (const Checked& checked : configs) worst = std::max(worst, checked.verdict);
+  switch (worst) {
+    case Verdict::Valid:
+      return Exit::Valid;
+    case Verdict::Invalid:
+      return Exit::Invalid;
+    case Verdict::Unreadable:
+      return Exit::CouldNotRun;
+  }
+  return Exit::CouldNotRun;
+}
+
+CheckedList load_and_check(const InputOptions& options) {
+  expect_configs(options);
+  const Request request{options, find_target_or_fail(options.target), forced_format(options),
+                        required_options(options)};
+  CheckedList list{request.target, {}};
+  if (options.arguments) fill(list.configs.emplace_back(request.target), request, nullptr);
+  for (const std::string& path : options.configs) fill(list.configs.emplace_back(request.target), request, &path);
+  return list;
+}
+
+void need(Checked& checked, std::string_view command, std::span<const OptionId> options) {
+  if (checked.verdict != Verdict::Valid) return;
+  for (const OptionId option : lacking(checked.report->derivation.facts, options)) {
+    Diagnostic d = rules::at_place(rules::kRequiredMissing, name_of(option), {}, "not known");
+    d.message = fmt::format("`gtplan {}` needs a value that is not known", command);
+    if (name_of(option) == "world_size") d.help = "give --world-size N, or --nodes N and --gpus-per-node G";
+    checked.diagnostics.push_back(std::move(d));
+    checked.verdict = Verdict::Invalid;
+  }
+}
+
+void need_topology(CheckedList& list, std::string_view command) {
+  using namespace literals;
+  constexpr std::array kNeeds{"data_parallel_size"_opt, "expert_data_parallel_size"_opt, "use_tp_pp_dp_mapping"_opt};
+  for (Checked& checked : list.configs) {
+    if (checked.report && checked.report->derivation.topology) continue;
+    need(checked, command, kNeeds);
+    assert(checked.verdict != Verdict::Valid && "a valid configuration with known sizes has a topology");
+  }
+}
+
+}  // namespace gtp::cli

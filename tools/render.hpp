@@ -1,0 +1,37 @@
+// From checked configurations to bytes, one renderer a file. Values in, text out: nothing here prints.
+#pragma once
+
+#include <string>
+
+#include "tools/input.hpp"
+#include "tools/json_writer.hpp"
+#include "tools/paint.hpp"
+
+namespace gtp::cli {
+
+/// What `check` says to a person: diagnostics, verdicts, and for one configuration its derived values.
+[[nodiscard]] std::string render_text(const CheckedList& list, Paint paint);
+
+/// Diagnostics and verdicts only, for commands whose product is something else; nothing for a configuration that is
+/// valid without a warning.
+[[nodiscard]] std::string render_diagnostics(const CheckedList& list, Paint paint);
+
+/// One line a diagnostic: `file:line:column: error[GTP003] message: label`.
+[[nodiscard]] std::string render_concise(const CheckedList& list);
+
+/// The envelope of `check --format json`.
+[[nodiscard]] std::string render_json(const CheckedList& list);
+
+/// Why nothing was checked at all, for people and in the same envelope.
+[[nodiscard]] std::string render_text(const CouldNotRun& failure, Paint paint);
+[[nodiscard]] std::string render_json(const CouldNotRun& failure);
+
+/// The value of the key `derived` of every JSON output.
+void write_derived(JsonWriter& json, const Report& report);
+
+/// For commands that make something of one valid configuration: false when there is nothing to be made. Errors are
+/// then written, as JSON to standard output if that is the format asked for, else as text to standard error; so are
+/// warnings of a valid configuration.
+[[nodiscard]] bool report_unless_valid(const CheckedList& list, const InputOptions& options);
+
+}  // namespace gtp::cli

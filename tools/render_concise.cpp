@@ -1,0 +1,31 @@
+#include <fmt/format.h>
+
+#include "tools/render.hpp"
+#include "tools/utf8.hpp"
+
+namespace gtp::cli {
+
+namespace {
+
+std::string where(const Checked& checked, const Place& place) {
+  if (!place.known()) return printable(checked.file);
+  const Source& source = checked.loaded.sources[place.source];
+  const Position start = locate(source, place.begin, place.end).start;
+  return fmt::format("{}:{}:{}", printable(source.name), start.line, start.column);
+}
+
+}  // namespace
+
+std::string render_concise(const CheckedList& list) {
+  std::string out;
+  for (const Checked& checked : list.configs)
+    for (const Diagnostic& d : checked.diagnostics) {
+      out += fmt::format("{}: {}[{}] {}", where(checked, d.primary.place), gtp::to_text(d.severity), d.code,
+                         printable(d.message));
+      if (!d.primary.text.empty()) out += ": " + printable(d.primary.text);
+      out += '\n';
+    }
+  return out;
+}
+
+}  // namespace gtp::cli

@@ -1,0 +1,19 @@
+// Flat JSON and YAML: option names and their values, in groups of any name. `env`, `checkpoint` and
+// `scenario` are not groups. The plan of `gtplan plan` keeps its options in this form.
+#pragma once
+
+#include "validators/reading.hpp"
+#include "validators/tree.hpp"
+
+namespace gtp::readers {
+
+/// Precondition: `root` is a map.
+void read_flat(Reading& reading, const Node& root);
+
+/// Reads a map of options of the checkpoint to be loaded. Derived sizes count as options there.
+void read_checkpoint(Reading& reading, const Node& map);
+
+/// Reads a map of variables into the configuration's environment.
+void read_env(Reading& reading, const Node& map);
+
+}  // namespace gtp::readers

@@ -1,0 +1,239 @@
+#include "validators/load.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "validators/args_file.hpp"
+#include "validators/argv.hpp"
+#include "validators/command_line.hpp"
+#include "validators/flat.hpp"
+#include "validators/hugging_face.hpp"
+#include "validators/input_format.hpp"
+#include "validators/json_reader.hpp"
+#include "validators/megatron_test.hpp"
+#include "validators/plan.hpp"
+#include "validators/word_source.hpp"
+#include "validators/yaml_events.hpp"
+
+namespace gtp {
+
+namespace {
+
+using namespace gtp::literals;
+using namespace gtp::readers;
+
+/// Places are 32-bit offsets, and no configuration is anywhere near this size.
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20U;
+
+class Loader {
+ public:
+  explicit Loader(const LoadRequest& request) : request_(request), loaded_{Config(request.target), {}, {}, {}, true} {}
+
+  Loaded load() {
+    if (request_.config)
+      read_config(*request_.config);
+    else
+      read_arguments();
+    const bool words = request_.world_size || request_.nodes || request_.gpus_per_node || !request_.set.empty();
+    std::optional<std::uint32_t> overrides;
+    if (loaded_.readable && words) {
+      overrides = static_cast<std::uint32_t>(loaded_.sources.size());
+      apply_command_line(request_, loaded_.config, loaded_.sources, loaded_.diagnostics);
+      if (!check_text(*overrides)) return std::move(loaded_);
+    }
+    if (loaded_.readable && request_.model) read_model(*request_.model, overrides);
+    return std::move(loaded_);
+  }
+
+ private:
+  /// One diagnostic says why; what the part that could be parsed led to does not matter.
+  bool unreadable(Diagnostic why) {
+    loaded_.readable = false;
+    loaded_.diagnostics.clear();
+    loaded_.diagnostics.push_back(std::move(why));
+    return false;
+  }
+
+  bool unreadable() { return unreadable(Diagnostic(loaded_.diagnostics.back())); }
+
+  bool unreadable(Place place, std::string label) {
+    return unreadable(rules::at_place(rules::kUnreadable, "", place, std::move(label)));
+  }
+
+  std::uint32_t add(const Text& text) {
+    const bool large = text.text.size() > kMaxBytes;
+    const std::uint32_t index = loaded_.sources.add(text.name, large ? std::string() : text.text);
+    if (large) unreadable({index, 0, 0}, fmt::format("larger than {} MiB", kMaxBytes >> 20U));
+    return index;
+  }
+
+  bool check_text(std::uint32_t source) {
+    const std::string& text = loaded_.sources[source].text;
+    const std::optional<NotText> problem = find_not_text(text);
+    if (!problem) return true;
+    const auto at = static_cast<std::uint32_t>(problem->offset);
+    return unreadable({source, at, at + 1}, problem->what);
+  }
+
+  void read_config(const Text& text) {
+    const std::uint32_t source = add(text);
+    if (request_.format) loaded_.format = *request_.format;
+    if (!loaded_.readable || !check_text(source)) return;
+    const Syntax syntax = request_.format ? syntax_of(*request_.format) : syntax_of(text.text, text.name);
+    switch (syntax) {
+      case Syntax::Json:
+        return read_json_config(source);
+      case Syntax::Yaml:
+        return read_yaml_config(source);
+      case Syntax::Words:
+        return read_args_config(source);
+    }
+  }
+
+  /// The root of a JSON text, which must be an object.
+  std::optional<JsonText> read_json_object(std::uint32_t source) {
+    std::optional<JsonText> json = read_json(loaded_.sources[source], source, loaded_.diagnostics);
+    if (!json) {
+      unreadable();
+    } else if (json->root.kind != Kind::Map) {
+      unreadable(json->root.place, fmt::format("expected an object, not {}", readers::to_text(json->root.kind)));
+      json.reset();
+    }
+    return json;
+  }
+
+  void read_json_config(std::uint32_t source) {
+    const std::optional<JsonText> json = read_json_object(source);
+    if (!json) return;
+    if (!request_.format)
+      loaded_.format = is_plan(json->root)           ? InputFormat::Plan
+                       : is_hugging_face(json->root) ? InputFormat::HuggingFace
+                                                     : InputFormat::Json;
+    if (loaded_.format == InputFormat::HuggingFace) return set_model(json->root);
+    if (json->not_json) {
+      unreadable(*json->not_json, "expected a value: JSON has no such number");
+      return;
+    }
+    Reading reading{loaded_.config, loaded_.diagnostics, source};
+    if (loaded_.format != InputFormat::Plan)
+      read_flat(reading, json->root);
+    else if (!read_plan(reading, json->root))
+      unreadable();
+  }
+
+  void read_yaml_config(std::uint32_t source) {
+    if (!request_.format) loaded_.format = InputFormat::Yaml;
+    const std::optional<Node> root = read_yaml(loaded_.sources[source], source, loaded_.diagnostics);
+    if (!root) {
+      unreadable();
+      return;
+    }
+    if (root->kind == Kind::Null) return;
+    if (root->kind != Kind::Map) {
+      unreadable(first_line(root->place),
+                 fmt::format("expected options and values, not {}", readers::to_text(root->kind)));
+      return;
+    }
+    if (!request_.format && is_megatron_test(*root)) loaded_.format = InputFormat::MegatronTestYaml;
+    Reading reading{loaded_.config, loaded_.diagnostics, source};
+    if (loaded_.format == InputFormat::MegatronTestYaml)
+      read_megatron_test(reading, *root, loaded_.sources[source].text);
+    else
+      read_flat(reading, *root);
+  }
+
+  [[nodiscard]] Place first_line(Place place) const {
+    const std::size_t end = loaded_.sources[place.source].text.find('\n', place.begin);
+    place.end = static_cast<std::uint32_t>(std::min<std::size_t>(place.end, end));
+    return place;
+  }
+
+  void read_args_config(std::uint32_t source) {
+    loaded_.format = InputFormat::MegatronArgs;
+    const auto words = split_args(loaded_.sources[source], source, loaded_.diagnostics);
+    if (!words) {
+      unreadable();
+      return;
+    }
+    Reading reading{loaded_.config, loaded_.diagnostics, source};
+    read_argv(reading, *words);
+  }
+
+  void read_arguments() {
+    loaded_.format = request_.format.value_or(request_.argv.empty() ? InputFormat::Json : InputFormat::MegatronArgs);
+    if (request_.argv.empty()) return;
+    WordSource joined;
+    std::vector<Word> words;
+    for (const std::string& argument : request_.argv) {
+      const WordPlace at = joined.add(argument);
+      words.push_back({argument, WordSource::part(at, argument, 0, 0, argument.size()), false});
+    }
+    const std::uint32_t source = add({"<arguments>", joined.text()});
+    if (!loaded_.readable || !check_text(source)) return;
+    Reading reading{loaded_.config, loaded_.diagnostics, source};
+    read_argv(reading, words);
+  }
+
+  void set_model(const Node& root) {
+    for (Setting& setting : read_hugging_face(root, request_.target, place_of_type(root), loaded_.diagnostics))
+      loaded_.config.set(setting.option, std::move(setting.value), setting.place);
+    loaded_.config.describe(Section::Model);
+  }
+
+  static Place place_of_type(const Node& root) {
+    const Node* type = find(root, "model_type");
+    if (type != nullptr) return type->place;
+    return {root.place.source, root.place.begin, root.place.begin + 1};
+  }
+
+  /// The lowest layer: only what nothing else has said. `overrides` is the source of `--set`, which may
+  /// differ from the model without a word.
+  void read_model(const Text& text, std::optional<std::uint32_t> overrides) {
+    const std::uint32_t source = add(text);
+    if (!loaded_.readable || !check_text(source)) return;
+    const std::optional<JsonText> json = read_json_object(source);
+    if (!json) return;
+    Config& config = loaded_.config;
+    for (Setting& setting :
+         read_hugging_face(json->root, request_.target, place_of_type(json->root), loaded_.diagnostics)) {
+      const Setting* given = config.given(setting.option);
+      if (given == nullptr && !config.given_unknown(setting.option))
+        config.set(setting.option, std::move(setting.value), setting.place);
+      else if (given != nullptr && given->place.source != overrides && conflict(*given, setting))
+        report_conflict(*given, setting);
+    }
+    config.describe(Section::Model);
+  }
+
+  /// Not compared: how long a sequence may be, which is not in the weights, and a frequency with a list.
+  /// Pipeline cuts do not change a pattern.
+  static bool conflict(const Setting& given, const Setting& model) {
+    if (given.option == "max_position_embeddings"_opt || given.value.index() != model.value.index()) return false;
+    if (given.option != "hybrid_layer_pattern"_opt) return given.value != model.value;
+    const auto* text = std::get_if<std::string>(&given.value);
+    if (text == nullptr) return true;
+    std::string uncut = *text;
+    std::erase(uncut, '|');
+    return Value(uncut) != model.value;
+  }
+
+  void report_conflict(const Setting& given, const Setting& model) {
+    const std::string name(name_of(given.option));
+    Diagnostic d = rules::at_place(rules::kConflictingSources, name, given.place,
+                                   fmt::format("{} here", gtp::to_text(given.value)));
+    d.related.push_back({name, model.place, fmt::format("{} in the model file", gtp::to_text(model.value))});
+    loaded_.diagnostics.push_back(std::move(d));
+  }
+
+  const LoadRequest& request_;
+  Loaded loaded_;
+};
+
+}  // namespace
+
+Loaded load(const LoadRequest& request) { return Loader(request).load(); }
+
+}  // namespace gtp

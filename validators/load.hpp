@@ -1,0 +1,55 @@
+// From text to a configuration: every input format ends in one `Config` with places, and what is wrong
+// with the text in diagnostics. Values in, values out: no file, terminal or environment is touched.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtp/config.hpp>
+#include <gtp/diagnostic.hpp>
+#include <gtp/target.hpp>
+
+#include "validators/source.hpp"
+
+namespace gtp {
+
+enum class InputFormat : std::uint8_t { Json, Yaml, MegatronTestYaml, MegatronArgs, HuggingFace, Plan };
+
+[[nodiscard]] std::string_view to_text(InputFormat format);
+[[nodiscard]] std::optional<InputFormat> find_input_format(std::string_view name);
+
+struct Text {
+  std::string name;
+  std::string text;
+};
+
+/// Sizes are texts as typed, so that a slip in them is reported like one in a file.
+struct LoadRequest {
+  Target target = kDefaultTarget;
+  std::optional<InputFormat> format{};  ///< nothing: detected from content and name
+  std::optional<Text> config{};
+  std::vector<std::string> argv{};  ///< a Megatron argv, in place of `config`
+  std::optional<Text> model{};      ///< a Hugging Face config.json; everything else wins over it
+  std::vector<std::string> set{};   ///< `option=value`; wins over everything
+  std::optional<std::string> world_size{};
+  std::optional<std::string> nodes{};
+  std::optional<std::string> gpus_per_node{};
+};
+
+struct Loaded {
+  Config config;
+  Sources sources;
+  InputFormat format = InputFormat::Json;
+  Diagnostics diagnostics;
+  /// False exactly when a text could not be parsed at all; the diagnostic is then `kUnreadable`.
+  bool readable = true;
+};
+
+/// Layers, highest first: `set`, `world_size`, `nodes` x `gpus_per_node`, the configuration, the model file.
+/// Never throws for bad input; reports at most some hundred problems and then stops reading.
+[[nodiscard]] Loaded load(const LoadRequest& request);
+
+}  // namespace gtp
