@@ -141,7 +141,8 @@ class ModelReader {
   [[nodiscard]] bool is_gated_delta() const { return value("linear_num_value_heads") != nullptr; }
 
   void set_layers() {
-    if (layers_.count) set("num_layers"_opt, *layers_.count, layers_.place);
+    if (layers_.count)
+      set("num_layers"_opt, *layers_.count, layers_.place, layers_.count_quoted && !layers_.hybrid_pattern);
     if (layers_.hybrid_pattern) set("hybrid_layer_pattern"_opt, *layers_.hybrid_pattern, layers_.pattern_place, true);
     if (layers_.moe_frequency) set("moe_layer_freq"_opt, *layers_.moe_frequency, layers_.frequency_place);
     if (layers_.too_many)

@@ -116,6 +116,7 @@ Layers find_layers(const Node& model) {
   for (const std::string_view key : {"num_hidden_layers", "n_layer", "num_layers"})
     if (const Node* value = find(model, key); value != nullptr && value->kind == Kind::Scalar && !layers.count) {
       layers.count = value->text;
+      layers.count_quoted = value->quoted;
       layers.place = value->place;
     }
   find_pattern(model, layers);
