@@ -10,7 +10,7 @@ build=${GTPLAN_BUILD_FOLDER:-build-test}
 compiler() { if command -v ccache >/dev/null; then echo "ccache $1"; else echo "$1"; fi; }
 failed=0
 
-sanitizers="-Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debug -Doptimization=1 -Dbenchmarks=disabled"
+sanitizers="-Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debug -Doptimization=0 -Dbenchmarks=disabled"
 # shellcheck disable=SC2086
 [ -f "$build/build.ninja" ] || CXX=$(compiler g++) meson setup "$build" $sanitizers >/dev/null
 meson compile -C "$build"
