@@ -228,8 +228,10 @@ inline void derive_batches(Derivation& d) {
     f.set("train_iters"_opt, *iterations);
 }
 
-/// Widths that upstream fills in (arguments.py:1327, 1651).
-inline void derive_widths(Facts& f) {
+/// The depth of an encoder-decoder model, and widths that upstream fills in (arguments.py:1293, 1327, 1651).
+inline void derive_shape(Facts& f) {
+  if (!f.has("num_layers"_opt) && f.has("encoder_num_layers"_opt))
+    set_or_forget(f, "num_layers"_opt, f.integer("encoder_num_layers"_opt));
   constexpr auto kFfn = "ffn_hidden_size"_opt, kMoeFfn = "moe_ffn_hidden_size"_opt;
   const auto hidden = f.integer("hidden_size"_opt);
   if (f.known(kFfn) && !f.has(kFfn)) {
@@ -264,7 +266,7 @@ inline void apply_switches(Facts& f) {
 [[nodiscard]] inline Derivation derive(const Config& config) {
   Derivation d{.facts = Facts(config)};
   detail::forget_impossible_sizes(d.facts);
-  detail::derive_widths(d.facts);
+  detail::derive_shape(d.facts);
   detail::derive_weight_shards(d.facts);
   detail::derive_grids(d);
   detail::derive_batches(d);

@@ -89,3 +89,27 @@ TEST_CASE("every rule has a golden case") {
     CHECK(std::find(codes.begin(), codes.end(), rule->code) != codes.end());
   }
 }
+
+TEST_CASE("an offered fix, applied, removes its error and adds none") {
+  int fixes = 0;
+  for (const fs::path& folder : cases()) {
+    CAPTURE(folder.filename().string());
+    const nlohmann::json before = nlohmann::json::parse(read_file(folder / "expected.json"));
+    for (const nlohmann::json& diagnostic : before.at("configs").at(0).at("diagnostics")) {
+      if (diagnostic.at("fix").empty()) continue;
+      ++fixes;
+      std::vector<std::string> words = words_of(folder, "json");
+      for (const nlohmann::json& fix : diagnostic.at("fix")) {
+        const nlohmann::json& value = fix.at("value");
+        words.push_back("--set");
+        words.push_back(fix.at("option").get<std::string>() + "=" +
+                        (value.is_string() ? value.get<std::string>() : value.dump()));
+      }
+      const nlohmann::json after = nlohmann::json::parse(gtplan(words, folder).output);
+      CHECK(!reports(after, diagnostic.at("code").get<std::string>()));
+      CHECK(after.at("error_count").get<int>() + after.at("warning_count").get<int>() <
+            before.at("error_count").get<int>() + before.at("warning_count").get<int>());
+    }
+  }
+  CHECK(fixes >= 5);
+}

@@ -33,7 +33,8 @@ Ids error_ids(const Report& report) {
 }
 
 void check_derived(const Facts& facts, const Json& expected) {
-  for (const auto& [name, value] : expected.items()) CHECK_MESSAGE(test::derived_json(facts, name) == value, name);
+  for (const auto& item : expected.items())
+    CHECK_MESSAGE(test::derived_json(facts, item.key()) == item.value(), item.key());
 }
 
 }  // namespace
