@@ -14,7 +14,7 @@ inline constexpr std::string_view kLayerKeys = "num_hidden_layers n_layer num_la
 
 struct Layers {
   std::optional<std::string> count{};  ///< as written, or counted from a pattern
-  bool count_quoted = false;  ///< the file has text where the number should be
+  bool count_quoted = false;           ///< the file has text where the number should be
   Place place{};
   std::optional<std::string> hybrid_pattern{};  ///< Megatron's, with a `/` part for each MTP depth
   Place pattern_place{};

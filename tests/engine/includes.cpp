@@ -29,8 +29,8 @@ std::vector<std::string> includes_of(const fs::path& file) {
 }
 
 /// Folders of ours and libraries that an include can come from; everything else is the language's own.
-const std::set<std::string> kKnown{"gtp",      "validators", "planner", "tools",  "kernels", "fmt",
-                                   "nlohmann", "CLI", "nettle", "doctest", "benchmark"};
+const std::set<std::string> kKnown{"gtp",      "validators", "planner", "tools",   "kernels",  "fmt",
+                                   "nlohmann", "CLI",        "nettle",  "doctest", "benchmark"};
 
 bool is_source(const fs::path& path) {
   const auto extension = path.extension();

@@ -1,0 +1,65 @@
+// What follows backward: gradients are completed over the replicas, measured and clipped, and Adam updates fp32
+// masters. Each replica keeps masters and moments of one slice of its shards and sends the others its new weights.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "exact_sum.hpp"
+#include "parameters.hpp"
+#include "plan_values.hpp"
+
+namespace gtp::train {
+
+/// The elements of a tensor that a rank holds: fp32 masters and their places in the whole tensor.
+struct WeightPiece {
+  std::string tensor;
+  std::size_t rows = 0;  ///< Of the whole tensor.
+  std::size_t cols = 0;
+  std::vector<std::size_t> where;
+  std::vector<float> values;
+};
+
+class Optimizer {
+ public:
+  Optimizer(Rank& rank, Parameters& parameters, const PlanValues& plan, std::uint64_t seed);
+
+  void zero_grads();
+  /// Completes, clips and applies the gradients of a step of `tokens` tokens on all ranks.
+  void step(double lr, std::int64_t tokens);
+  /// Of the latest step, before clipping; may be read after the compute stream was synchronized.
+  double grad_norm() const noexcept { return clip_[0]; }
+  /// Completes the masters of all slices, synchronizes, and hands out this rank's tensors.
+  std::vector<WeightPiece> pieces(std::chrono::milliseconds limit);
+
+ private:
+  /// Of one domain. Members hold one slice.
+  struct State {
+    FlatBuffers* flat = nullptr;
+    Floats masters{}, first_moment{}, second_moment{};
+    std::span<std::uint16_t> updated{};  ///< bf16, before the replicas exchange slices; unused without replicas.
+    std::vector<float> decay;            ///< Of each element: the weight decay, or 0.
+    std::vector<ConstFloats> counted;    ///< Gradients that this rank contributes to the norm.
+    std::size_t begin = 0;               ///< Of the slice.
+  };
+
+  State make_state(WeightDomain domain, std::uint64_t seed);
+  void initialize_masters(State& state, std::uint64_t seed);
+  void complete_grads(State& state, WeightDomain domain, std::int64_t tokens);
+  void measure();
+  void apply(State& state, float lr);
+  void collect(State& state, Floats masters, std::vector<WeightPiece>& out);
+
+  Rank& rank_;
+  const PlanValues& plan_;
+  std::array<State, 2> states_;
+  std::vector<ShardedWeight*> weights_;
+  std::array<std::span<ExactSum>, 2> sums_;  ///< Of squares, by domain, of this rank.
+  std::array<std::span<ExactSum>, 2> all_sums_;
+  std::span<double> clip_;  ///< The norm, and what gradients are multiplied by.
+  int steps_ = 0;
+};
+
+}  // namespace gtp::train

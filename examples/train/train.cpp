@@ -1,0 +1,180 @@
+#include "train.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/bookkeeping/run_accounting.hpp"
+#include "model.hpp"
+
+namespace gtp::train {
+
+namespace {
+
+RuntimeOptions runtime_options(const PlanValues& plan, const TrainOptions& options) {
+  RuntimeOptions out = options.runtime;
+  out.calculate_per_token_loss = plan.calculate_per_token_loss;
+  out.gtp_remat_reduce_scatter_with_fp32_accumulation = plan.gtp_remat_reduce_scatter_with_fp32_accumulation;
+  return out;
+}
+
+BatchShape batch_shape(std::int64_t samples, const ModelShape& shape) {
+  return {static_cast<std::size_t>(samples), shape.seq};
+}
+
+class Run {
+ public:
+  Run(const PlanValues& plan, const ModelShape& shape, const TrainOptions& options, const RankBackend& transport)
+      : plan_(plan),
+        shape_(shape),
+        options_(options),
+        rank_(transport, plan.topology, runtime_options(plan, options)),
+        parameters_(rank_, shape_, options.seed, options.wire),
+        model_({rank_, parameters_, shape_, batch_shape(plan.batch.micro_batch_size, shape)}, options.seed),
+        eval_model_({rank_, parameters_, shape_, batch_shape(plan.batch.eval_micro_batch_size, shape)}, options.seed),
+        optimizer_(rank_, parameters_, plan_, options.seed),
+        lane_losses_(rank_.memory<double>(static_cast<std::size_t>(rank_.groups().gtp_remat_dp.size()))) {}
+
+  TrainLog run() {
+    BatchRows rows(plan_.batch, plan_.batch_options);
+    consumed_ = plan_.batch_options.consumed_train_samples;
+    lr_samples_ = consumed_;
+    const std::int64_t last = last_iteration();
+    std::int64_t iteration = plan_.batch_options.iteration;
+    while (iteration < last) {
+      const auto row = rows.next();
+      if (!row) throw RuntimeError(RuntimeStatus::kInvalidPlan, "the samples of the run cannot be counted");
+      iteration = row->iteration;
+      train_step(*row);
+      if (evaluates_after(iteration)) evaluate(iteration);
+    }
+    if (plan_.batch_options.eval_iters > 0) evaluate(iteration);
+    log_.pieces = optimizer_.pieces(options_.limit);
+    log_.counters = rank_.gtp().counters();
+    log_.calls = rank_.calls();
+    return std::move(log_);
+  }
+
+ private:
+  std::int64_t last_iteration() const {
+    const std::int64_t begin = plan_.batch_options.iteration;
+    return options_.steps ? begin + *options_.steps : plan_.train_iters;
+  }
+
+  bool evaluates_after(std::int64_t iteration) const {
+    const BatchOptions& o = plan_.batch_options;
+    if (o.eval_iters <= 0 || o.eval_interval.value_or(0) <= 0 || iteration % *o.eval_interval != 0) return false;
+    return iteration >= o.start_eval_at_iter.value_or(0);
+  }
+
+  std::int64_t lane() const { return rank_.groups().gtp_remat_dp.position(); }
+
+  void train_step(const BatchRow& row) {
+    StepLog& step = log_.steps.emplace_back();
+    step.iteration = row.iteration;
+    step.num_microbatches = row.num_microbatches;
+    step.global_batch_size = row.global_batch_size;
+    step.skipped = row.skipped;
+    step.learning_rate = learning_rate(plan_, lr_samples_);
+    step.lr_increment_samples = row.lr_increment_samples;
+    if (!row.skipped) compute_step(row, step);
+    lr_samples_ += row.lr_increment_samples;
+    consumed_ = step.consumed_train_samples = row.consumed_train_samples;
+    if (options_.on_step) options_.on_step(step);
+  }
+
+  void compute_step(const BatchRow& row, StepLog& step) {
+    const std::int64_t mbs = plan_.batch.micro_batch_size;
+    const std::int64_t tokens_of_lane = row.num_microbatches * mbs * static_cast<std::int64_t>(shape_.seq);
+    const float scale = plan_.calculate_per_token_loss ? 1.0F : 1.0F / static_cast<float>(tokens_of_lane);
+    optimizer_.zero_grads();
+    model_.reset_loss();
+    for (std::int64_t m = 0; m < row.num_microbatches; ++m) {
+      model_.forward(DataSplit::kTrain, consumed_ + (m * plan_.batch.lanes + lane()) * mbs);
+      model_.backward(scale);
+    }
+    optimizer_.step(step.learning_rate, tokens_of_lane * plan_.batch.lanes);
+    step.loss = mean_loss(model_, tokens_of_lane);
+    step.grad_norm = optimizer_.grad_norm();
+    if (!std::isfinite(step.grad_norm)) throw RuntimeError(RuntimeStatus::kAborted, "the gradient norm is not finite");
+  }
+
+  /// Over all lanes; waits for the device.
+  double mean_loss(const Model& model, std::int64_t tokens_of_lane) {
+    std::span<const double> sums = model.losses();
+    const Group& lanes = rank_.groups().gtp_remat_dp;
+    if (lanes.size() > 1) {
+      rank_.all_gather(lanes, std::as_writable_bytes(lane_losses_), std::as_bytes(sums), {"loss", "mean"},
+                       rank_.calls().norm_and_loss);
+      sums = lane_losses_;
+    }
+    rank_.backend().synchronize(rank_.compute(), options_.limit);
+    std::vector<double> means;
+    for (const double sum : sums) means.push_back(sum / static_cast<double>(tokens_of_lane));
+    return evaluation_loss(means, rank_.topology()).value_or(0.0);
+  }
+
+  void evaluate(std::int64_t iteration) {
+    const BatchPlan& batch = plan_.batch;
+    const std::int64_t mbs = batch.eval_micro_batch_size;
+    const std::int64_t iterations = plan_.batch_options.eval_iters;
+    eval_model_.reset_loss();
+    for (std::int64_t i = 0; i < iterations; ++i) {
+      for (std::int64_t m = 0; m < batch.eval_num_microbatches; ++m) {
+        eval_model_.forward(DataSplit::kValidation, log_.consumed_valid_samples + (m * batch.lanes + lane()) * mbs);
+        eval_model_.evaluate();
+      }
+      log_.consumed_valid_samples += batch.eval_global_batch_size;
+    }
+    rank_.gtp().fence_grads(rank_.compute());
+    const std::int64_t tokens = iterations * batch.eval_num_microbatches * mbs * static_cast<std::int64_t>(shape_.seq);
+    const double loss = mean_loss(eval_model_, tokens);
+    log_.evaluations.push_back({iteration, loss, iterations, batch.eval_samples});
+    if (options_.on_evaluation) options_.on_evaluation(log_.evaluations.back());
+  }
+
+  const PlanValues& plan_;
+  const ModelShape& shape_;
+  const TrainOptions& options_;
+  Rank rank_;
+  Parameters parameters_;
+  Model model_;
+  Model eval_model_;
+  Optimizer optimizer_;
+  std::span<double> lane_losses_;
+  std::int64_t consumed_ = 0;
+  std::int64_t lr_samples_ = 0;
+  TrainLog log_;
+};
+
+}  // namespace
+
+TrainLog train(const PlanValues& plan, const ModelShape& shape, const TrainOptions& options,
+               const RankBackend& transport) {
+  if (const std::string why = refusal(plan, shape); !why.empty()) throw RuntimeError(RuntimeStatus::kInvalidPlan, why);
+  return Run(plan, shape, options, transport).run();
+}
+
+std::optional<std::map<std::string, std::vector<float>>> assemble(std::span<const TrainLog> ranks) {
+  std::map<std::string, std::vector<float>> whole;
+  std::map<std::string, std::vector<bool>> known;
+  for (const TrainLog& log : ranks) {
+    for (const WeightPiece& piece : log.pieces) {
+      std::vector<float>& values = whole[piece.tensor];
+      std::vector<bool>& seen = known[piece.tensor];
+      values.resize(piece.rows * piece.cols);
+      seen.resize(values.size());
+      for (std::size_t i = 0; i < piece.where.size(); ++i) {
+        float& value = values[piece.where[i]];
+        if (seen[piece.where[i]] && std::memcmp(&value, &piece.values[i], sizeof value) != 0) return std::nullopt;
+        value = piece.values[i];
+        seen[piece.where[i]] = true;
+      }
+    }
+  }
+  for (const auto& [name, seen] : known) {
+    if (std::find(seen.begin(), seen.end(), false) != seen.end()) return std::nullopt;
+  }
+  return whole;
+}
+
+}  // namespace gtp::train
