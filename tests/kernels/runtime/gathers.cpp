@@ -318,10 +318,10 @@ TEST_CASE("T9 equal shapes on both sides of the capture border, or in two groups
       [&](HostWorld& world) { delay = world.inject({.operation = "all-gather", .weight = "eager", .steps = 30}); },
       [](std::int64_t, HostBackend& backend) {
         Rig rig(backend, plan(2), poisoned());
-        std::vector<Held*> all{
-            &rig.add("eager"), &rig.add("graphed", {.chain = {.graphed = true}}),
-            &rig.add("expert", {.domain = WeightDomain::kExpert}),
-            &rig.add("graphed expert", {.chain = {.graphed = true}, .domain = WeightDomain::kExpert})};
+        std::vector<Held*> all{&rig.add("eager"), &rig.add("graphed", {.chain = {.graphed = true}}),
+                               &rig.add("expert", {.chain = {.model_chunk = 1}, .domain = WeightDomain::kExpert}),
+                               &rig.add("graphed expert", {.chain = {.model_chunk = 1, .graphed = true},
+                                                           .domain = WeightDomain::kExpert})};
         const Stream other = backend.create_stream("other", StreamPriority::kNormal);
         for (int pass = 0; pass < 3; ++pass) {
           std::set<const void*> at;

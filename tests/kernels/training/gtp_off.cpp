@@ -27,15 +27,8 @@ class CollectiveGroups final : public TraceSink {
   std::mutex mutex_;
 };
 
-void require_silent(const Counters& counters) {
-  CHECK(counters.consumes > 0);
-  CHECK(counters.gathers == 0);
-  CHECK(counters.gathered_bytes == 0);
-  CHECK(counters.reduce_scatters == 0);
-  CHECK(counters.reduced_bytes == 0);
-  CHECK(counters.replicated_reductions == 0);
-  CHECK(counters.buffer_bytes == 0);
-}
+/// All that a runtime does in groups of one is hand out the caller's own memory.
+void require_silent(const Counters& counters) { CHECK(counters == Counters{}); }
 
 std::set<std::string> groups_of_run(const PlanValues& plan) {
   HostWorld world({.ranks = plan.topology.world_size, .seed = 3});
