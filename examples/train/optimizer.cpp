@@ -34,7 +34,7 @@ struct AdamStep {
 }  // namespace
 
 Optimizer::Optimizer(Rank& rank, Parameters& parameters, const PlanValues& plan, std::uint64_t seed)
-    : rank_(rank), plan_(plan), clip_(rank.memory<double>(2)) {
+    : rank_(rank), plan_(plan), clip_(rank.memory<double>(2)), drain_first_(rank) {
   for (const WeightDomain domain : kDomains) {
     const std::size_t i = index_of(domain);
     states_[i].flat = &parameters.domain(domain);

@@ -29,8 +29,8 @@ class Optimizer {
   void zero_grads();
   /// Completes, clips and applies the gradients of a step of `tokens` tokens on all ranks.
   void step(double lr, std::int64_t tokens);
-  /// Of the latest step, before clipping; may be read after the compute stream was synchronized.
-  double grad_norm() const noexcept { return clip_[0]; }
+  /// On the device, of the latest step: the gradient norm before clipping, and what gradients were multiplied by.
+  std::span<const double> clip() const noexcept { return clip_; }
   /// Completes the masters of all slices, synchronizes, and hands out this rank's tensors.
   std::vector<WeightPiece> pieces(std::chrono::milliseconds limit);
 
@@ -58,8 +58,9 @@ class Optimizer {
   std::vector<ShardedWeight*> weights_;
   std::array<std::span<ExactSum>, 2> sums_;  ///< Of squares, by domain, of this rank.
   std::array<std::span<ExactSum>, 2> all_sums_;
-  std::span<double> clip_;  ///< The norm, and what gradients are multiplied by.
+  std::span<double> clip_;
   int steps_ = 0;
+  DrainFirst drain_first_;
 };
 
 }  // namespace gtp::train

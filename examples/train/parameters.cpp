@@ -53,7 +53,7 @@ std::optional<std::size_t> Parameter::whole_index(std::size_t held_index) const 
   return (row_begin + first_row + row) * spec.cols + col_begin + held_index % cols;
 }
 
-Parameters::Parameters(Rank& rank, const ModelShape& shape, std::uint64_t seed, ElementType wire) {
+Parameters::Parameters(Rank& rank, const ModelShape& shape, std::uint64_t seed, ElementType wire) : drain_first_(rank) {
   for (TensorSpec& spec : tensors_of(shape)) place(rank, std::move(spec));
   lay_out(rank, WeightDomain::kDense, rank.groups().dp_cp);
   lay_out(rank, WeightDomain::kExpert, rank.groups().ep_dp);

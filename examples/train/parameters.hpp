@@ -92,6 +92,7 @@ class Parameters {
 
   std::deque<Parameter> parameters_;
   std::array<FlatBuffers, 2> flat_;
+  DrainFirst drain_first_;
 };
 
 /// The tensors of a model in order of use.

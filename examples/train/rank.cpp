@@ -43,9 +43,13 @@ Rank::Rank(const RankBackend& transport, const Topology& topology, RuntimeOption
 
 Rank::~Rank() {
   gtp_.reset();
-  if (!backend_.synchronize_all(kDrainLimit)) backend_.abort("the rank ended before its work");
+  drain();
   for (const Block& block : blocks_) backend_.deallocate(block.data, block.bytes, MemoryKind::kPlain);
   backend_.destroy_stream(compute_);
+}
+
+void Rank::drain() noexcept {
+  if (!backend_.synchronize_all(kDrainLimit)) backend_.abort("the rank ended before its work");
 }
 
 void* Rank::allocate(std::size_t bytes) {

@@ -102,6 +102,8 @@ class Rank {
   Floats floats(std::size_t count) { return memory<float>(count); }
 
   void run(OpLabel label, std::initializer_list<Access> accesses, std::function<void()> body);
+  /// Waits for all work, or gives the device up.
+  void drain() noexcept;
   /// In a group of one nothing happens; `calls` counts the others.
   void all_reduce(const Group& group, Floats values, OpLabel label, std::int64_t& calls);
   /// `gathered` has one `sent.size_bytes()` for each member.
@@ -126,6 +128,18 @@ class Rank {
   std::vector<Block> blocks_;
   CollectiveCalls calls_;
   std::unique_ptr<Runtime> gtp_;
+};
+
+/// The last member of what enqueued work refers to: that stays until the work is done, also when a constructor throws.
+class DrainFirst {
+ public:
+  explicit DrainFirst(Rank& rank) : rank_(rank) {}
+  DrainFirst(const DrainFirst&) = delete;
+  DrainFirst& operator=(const DrainFirst&) = delete;
+  ~DrainFirst() { rank_.drain(); }
+
+ private:
+  Rank& rank_;
 };
 
 }  // namespace gtp::train

@@ -1,7 +1,9 @@
 #include "train.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 
 #include "kernels/bookkeeping/run_accounting.hpp"
 #include "model.hpp"
@@ -31,8 +33,7 @@ class Run {
         parameters_(rank_, shape_, options.seed, options.wire),
         model_({rank_, parameters_, shape_, batch_shape(plan.batch.micro_batch_size, shape)}, options.seed),
         eval_model_({rank_, parameters_, shape_, batch_shape(plan.batch.eval_micro_batch_size, shape)}, options.seed),
-        optimizer_(rank_, parameters_, plan_, options.seed),
-        lane_losses_(rank_.memory<double>(static_cast<std::size_t>(rank_.groups().gtp_remat_dp.size()))) {}
+        optimizer_(rank_, parameters_, plan_, options.seed) {}
 
   TrainLog run() {
     BatchRows rows(plan_.batch, plan_.batch_options);
@@ -47,6 +48,7 @@ class Run {
       train_step(*row);
       if (evaluates_after(iteration)) evaluate(iteration);
     }
+    report_steps();
     if (plan_.batch_options.eval_iters > 0) evaluate(iteration);
     log_.pieces = optimizer_.pieces(options_.limit);
     log_.counters = rank_.gtp().counters();
@@ -79,10 +81,10 @@ class Run {
     if (!row.skipped) compute_step(row, step);
     lr_samples_ += row.lr_increment_samples;
     consumed_ = step.consumed_train_samples = row.consumed_train_samples;
-    if (options_.on_step) options_.on_step(step);
+    if (static_cast<std::int64_t>(log_.steps.size() - reported_) >= options_.log_interval) report_steps();
   }
 
-  void compute_step(const BatchRow& row, StepLog& step) {
+  void compute_step(const BatchRow& row, const StepLog& step) {
     const std::int64_t mbs = plan_.batch.micro_batch_size;
     const std::int64_t tokens_of_lane = row.num_microbatches * mbs * static_cast<std::int64_t>(shape_.seq);
     const float scale = plan_.calculate_per_token_loss ? 1.0F : 1.0F / static_cast<float>(tokens_of_lane);
@@ -93,30 +95,67 @@ class Run {
       model_.backward(scale);
     }
     optimizer_.step(step.learning_rate, tokens_of_lane * plan_.batch.lanes);
-    step.loss = mean_loss(model_, tokens_of_lane);
-    step.grad_norm = optimizer_.grad_norm();
-    if (!std::isfinite(step.grad_norm)) throw RuntimeError(RuntimeStatus::kAborted, "the gradient norm is not finite");
+    measure(model_, tokens_of_lane);
   }
 
-  /// Over all lanes; waits for the device.
-  double mean_loss(const Model& model, std::int64_t tokens_of_lane) {
-    std::span<const double> sums = model.losses();
+  /// What the device is to leave for the host: a value a lane, then the gradient norm.
+  struct Measurement {
+    std::size_t step = 0;
+    std::int64_t tokens_of_lane = 0;
+    std::span<double> losses;
+    std::span<double> norm;
+  };
+
+  void measure(const Model& model, std::int64_t tokens_of_lane) {
     const Group& lanes = rank_.groups().gtp_remat_dp;
-    if (lanes.size() > 1) {
-      rank_.all_gather(lanes, std::as_writable_bytes(lane_losses_), std::as_bytes(sums), {"loss", "mean"},
-                       rank_.calls().norm_and_loss);
-      sums = lane_losses_;
+    if (used_ == measurements_.size()) {
+      measurements_.push_back(
+          {0, 0, rank_.memory<double>(static_cast<std::size_t>(lanes.size())), rank_.memory<double>(1)});
     }
-    rank_.backend().synchronize(rank_.compute(), options_.limit);
+    Measurement& slot = measurements_[used_++];
+    slot.step = log_.steps.size() - 1;
+    slot.tokens_of_lane = tokens_of_lane;
+    const std::span<const double> clip = optimizer_.clip();
+    rank_.run({"gradients", "measure"}, {writes(slot.norm), reads(clip)},
+              [clip, norm = slot.norm] { norm[0] = clip[0]; });
+    if (lanes.size() > 1) {
+      rank_.all_gather(lanes, std::as_writable_bytes(slot.losses), std::as_bytes(model.losses()), {"loss", "mean"},
+                       rank_.calls().norm_and_loss);
+      return;
+    }
+    rank_.run({"loss", "mean"}, {writes(slot.losses), reads(model.losses())},
+              [losses = slot.losses, sum = model.losses()] { losses[0] = sum[0]; });
+  }
+
+  /// Over all lanes. Precondition: the device has caught up.
+  double mean_loss(const Measurement& slot) const {
     std::vector<double> means;
-    for (const double sum : sums) means.push_back(sum / static_cast<double>(tokens_of_lane));
+    for (const double sum : slot.losses) means.push_back(sum / static_cast<double>(slot.tokens_of_lane));
     return evaluation_loss(means, rank_.topology()).value_or(0.0);
+  }
+
+  /// Waits for the device and completes the steps since the last time.
+  void report_steps() {
+    rank_.backend().synchronize(rank_.compute(), options_.limit);
+    for (std::size_t i = 0; i < used_; ++i) {
+      StepLog& step = log_.steps[measurements_[i].step];
+      step.loss = mean_loss(measurements_[i]);
+      step.grad_norm = measurements_[i].norm[0];
+      if (!std::isfinite(step.grad_norm)) {
+        throw RuntimeError(RuntimeStatus::kAborted, "the gradient norm is not finite");
+      }
+    }
+    used_ = 0;
+    for (; reported_ < log_.steps.size(); ++reported_) {
+      if (options_.on_step) options_.on_step(log_.steps[reported_]);
+    }
   }
 
   void evaluate(std::int64_t iteration) {
     const BatchPlan& batch = plan_.batch;
     const std::int64_t mbs = batch.eval_micro_batch_size;
     const std::int64_t iterations = plan_.batch_options.eval_iters;
+    report_steps();
     eval_model_.reset_loss();
     for (std::int64_t i = 0; i < iterations; ++i) {
       for (std::int64_t m = 0; m < batch.eval_num_microbatches; ++m) {
@@ -127,7 +166,9 @@ class Run {
     }
     rank_.gtp().fence_grads(rank_.compute());
     const std::int64_t tokens = iterations * batch.eval_num_microbatches * mbs * static_cast<std::int64_t>(shape_.seq);
-    const double loss = mean_loss(eval_model_, tokens);
+    measure(eval_model_, tokens);
+    rank_.backend().synchronize(rank_.compute(), options_.limit);
+    const double loss = mean_loss(measurements_[--used_]);
     log_.evaluations.push_back({iteration, loss, iterations, batch.eval_samples});
     if (options_.on_evaluation) options_.on_evaluation(log_.evaluations.back());
   }
@@ -140,7 +181,9 @@ class Run {
   Model model_;
   Model eval_model_;
   Optimizer optimizer_;
-  std::span<double> lane_losses_;
+  std::deque<Measurement> measurements_;  ///< Reused after each report; the first `used_` are pending.
+  std::size_t used_ = 0;
+  std::size_t reported_ = 0;
   std::int64_t consumed_ = 0;
   std::int64_t lr_samples_ = 0;
   TrainLog log_;

@@ -54,7 +54,9 @@ struct TrainOptions {
   /// Of weight gradients in flight; accumulation is always in fp32.
   ElementType wire = ElementType::kFloat32;
   RuntimeOptions runtime{};
-  /// The longest that a step may take.
+  /// The host waits for the device after so many iterations, at evaluations and at the end; then steps are reported.
+  std::int64_t log_interval = 1;
+  /// The longest that the iterations between two waits may take.
   std::chrono::milliseconds limit{60000};
   std::function<void(const StepLog&)> on_step = nullptr;
   std::function<void(const EvalLog&)> on_evaluation = nullptr;

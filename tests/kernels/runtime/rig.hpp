@@ -133,7 +133,7 @@ class Rig {
     const std::int64_t begin = layout.row_begin(held.weight->group().position()) * layout.cols();
     for (std::size_t shard = 0; shard < held.shards.size(); ++shard) {
       const std::span<std::uint16_t> memory(held.shards[shard]);
-      backend.enqueue(stream, {held.weight->name(), "update"}, {writes(memory)}, [=, this, &held] {
+      backend.enqueue(stream, {held.weight->name(), "update"}, {writes(memory)}, [=, &held] {
         for (std::size_t i = 0; i < memory.size(); ++i) {
           memory[i] = bits_of(to_bf16(value(held, shard, version, begin + static_cast<std::int64_t>(i))));
         }

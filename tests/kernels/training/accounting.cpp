@@ -68,7 +68,7 @@ TEST_CASE("every rank's groups are those of the plan") {
 
 TEST_CASE("microbatches, samples and LR increments are those of the plan, skipped iterations included") {
   const PlanValues plan = dense_plan(4, 1, 2, 8, "\"train_iters\": 5, \"iterations_to_skip\": [2]");
-  const WorldRun run = run_on_threads(plan, {});
+  const WorldRun run = require_equal_to_reference(plan, {});
   REQUIRE(run.ranks[0].steps.size() == 5);
   for (const TrainLog& log : run.ranks) require_batches_of_plan(plan, log);
   CHECK(run.ranks[0].steps[1].skipped);

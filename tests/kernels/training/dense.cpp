@@ -70,6 +70,11 @@ TEST_CASE("weights do not depend on how streams interleave") {
   CHECK(differing(first.weights, second.weights) == 0);
 }
 
+TEST_CASE("steps may follow each other without the host ever waiting") {
+  require_equal_to_reference(dense_plan(4, 1, 2, 8), {}, {.log_interval = 100});
+  require_equal_to_reference(dense_plan(4, 2, 4, 4), {}, {.log_interval = 100});
+}
+
 TEST_CASE("prefetch depth, synchronous reductions and poisoned buffers change no bit") {
   const PlanValues plan = dense_plan(2, 1, 2, 4);
   const WorldRun plain = run_on_threads(plan, {}, {.steps = 2});

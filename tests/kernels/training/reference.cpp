@@ -176,8 +176,15 @@ ReferenceLog run_reference(const PlanValues& plan, const ModelShape& shape, std:
   BatchRows rows(plan.batch, plan.batch_options);
   ReferenceLog log;
   std::int64_t consumed = 0;
+  std::int64_t lr_samples = 0;
   for (std::int64_t step = 0; step < steps; ++step) {
     const BatchRow row = *rows.next();
+    if (row.skipped) {
+      log.losses.push_back(0.0);
+      log.grad_norms.push_back(0.0);
+      consumed = row.consumed_train_samples;
+      continue;
+    }
     const std::int64_t mbs = plan.batch.micro_batch_size;
     const std::int64_t tokens = row.num_microbatches * mbs * static_cast<std::int64_t>(shape.seq);
     const float scale = plan.calculate_per_token_loss ? 1.0F : 1.0F / static_cast<float>(tokens);
@@ -194,7 +201,8 @@ ReferenceLog run_reference(const PlanValues& plan, const ModelShape& shape, std:
     log.losses.push_back(loss / static_cast<double>(plan.batch.lanes));
     const Tensors total = step_grads(plan, model, grads, tokens * plan.batch.lanes);
     const float clip = clip_factor(plan, total, log.grad_norms.emplace_back());
-    adam.apply(model, total, learning_rate(plan, consumed), clip);
+    adam.apply(model, total, learning_rate(plan, lr_samples), clip);
+    lr_samples += row.lr_increment_samples;
     consumed = row.consumed_train_samples;
   }
   log.weights = model.masters;
