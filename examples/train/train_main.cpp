@@ -1,4 +1,5 @@
-// train PLAN.json [options]: trains a small model on the grid and the batches of a plan, each rank a thread of this
+// train PLAN.json [options]: trains a small model on the grid and the batches of a plan. Under torchrun, or whatever
+// else sets RANK and WORLD_SIZE, it is one rank of the job, over Gloo; otherwise every rank is a thread of this
 // process. Prints a line a step. Exit codes: 0 trained, 1 the plan is refused, 2 a usage or file error, 3 a rank
 // failed.
 #include <fmt/core.h>
@@ -6,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -16,6 +18,9 @@
 
 #include "kernels/host_backend.hpp"
 #include "train.hpp"
+#ifdef GTP_WITH_GLOO
+#include "train_over_gloo.hpp"
+#endif
 
 namespace {
 
@@ -25,7 +30,9 @@ using namespace gtp::train;
 constexpr std::string_view kUsage =
     "usage: train PLAN.json [--steps N] [--seed N] [--layers N] [--hidden N] [--heads N] [--ffn N] [--vocab N]\n"
     "             [--seq N] [--experts N] [--topk N] [--bf16-wire]\n"
-    "Trains a small model on the grid and the batches of a plan. Every rank is a thread.\n";
+    "Trains a small model on the grid and the batches of a plan. Every rank is a thread of this process or, where "
+    "RANK\n"
+    "and WORLD_SIZE are set, a process.\n";
 
 struct Arguments {
   std::string plan;
@@ -112,6 +119,26 @@ std::string train_on_threads(const PlanValues& plan, const Arguments& arguments)
   return {};
 }
 
+/// Trains the rank that the environment names; the text of its failure, or nothing.
+std::string train_as_process([[maybe_unused]] const PlanValues& plan, [[maybe_unused]] const Arguments& arguments,
+                             std::string_view rank) {
+#ifdef GTP_WITH_GLOO
+  TrainOptions options = arguments.options;
+  if (rank == "0") {
+    options.on_step = print_step;
+    options.on_evaluation = print_evaluation;
+  }
+  try {
+    train_over_gloo(plan, arguments.shape, options);
+  } catch (const RuntimeError& error) {
+    return fmt::format("rank {}: {}", rank, error.text());
+  }
+  return {};
+#else
+  return fmt::format("rank {}: this program was built without Gloo, so a rank cannot be a process", rank);
+#endif
+}
+
 int run(std::span<char*> words) {
   const auto arguments = parse_arguments(words);
   if (!arguments) {
@@ -129,14 +156,17 @@ int run(std::span<char*> words) {
     fmt::print(stderr, "{} is refused\n{}\n", arguments->plan, problem.text);
     return 1;
   }
+  const char* rank = std::getenv("RANK");
+  const bool is_process = rank != nullptr && std::getenv("WORLD_SIZE") != nullptr;
   constexpr std::int64_t kMostThreads = 256;
   std::string why = refusal(plan, arguments->shape);
-  if (why.empty() && plan.topology.world_size > kMostThreads) why = "the world has more than 256 ranks";
+  if (why.empty() && !is_process && plan.topology.world_size > kMostThreads) why = "the world has more than 256 ranks";
   if (!why.empty()) {
     fmt::print(stderr, "{} cannot be run here: {}\n", arguments->plan, why);
     return 1;
   }
-  const std::string failure = train_on_threads(plan, *arguments);
+  const std::string failure =
+      is_process ? train_as_process(plan, *arguments, rank) : train_on_threads(plan, *arguments);
   if (failure.empty()) return 0;
   fmt::print(stderr, "{}\n", failure);
   return 3;
