@@ -30,7 +30,7 @@ run_test() {
   return "$status"
 }
 
-tar -C "$root" --exclude=./.git --exclude='./build*' -cf - . | tar -C "$copy" -xf -
+tar -C "$root" --exclude='./.*' --exclude='./build*' -cf - . | tar -C "$copy" -xf -
 (cd "$copy" && meson setup build -Dbuildtype=debug) >"$copy/setup.log" 2>&1 ||
   { cat "$copy/setup.log"; exit 2; }
 
