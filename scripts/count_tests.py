@@ -1,6 +1,6 @@
-"""Counts test cases in a meson test log: each doctest case of a program, or the program itself. Exits 1 on a failure.
+"""Counts test cases in meson test logs: each doctest case of a program, or the program itself. Exits 1 on a failure.
 
-count_tests.py TESTLOG.json [--also-passed N] [--also-failed N]
+count_tests.py TESTLOG.json... [--also-passed N] [--also-failed N]
 """
 
 import argparse
@@ -25,15 +25,23 @@ def count(entry):
     return passed, failed if ok or failed else 1, 0
 
 
+def count_log(path):
+    """The sums of one log. One that is missing or empty is one failure: nothing was run."""
+    try:
+        with open(path, encoding="utf-8") as log:
+            counts = [count(json.loads(line)) for line in log if line.strip()]
+    except FileNotFoundError:
+        counts = []
+    return tuple(map(sum, zip(*counts))) if counts else (0, 1, 0)
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("log")
+    parser.add_argument("logs", nargs="+")
     parser.add_argument("--also-passed", type=int, default=0)
     parser.add_argument("--also-failed", type=int, default=0)
     arguments = parser.parse_args()
-    with open(arguments.log, encoding="utf-8") as log:
-        counts = [count(json.loads(line)) for line in log if line.strip()]
-    passed, failed, skipped = (sum(column) for column in zip(*counts)) if counts else (0, 1, 0)
+    passed, failed, skipped = map(sum, zip(*(count_log(path) for path in arguments.logs)))
     passed += arguments.also_passed
     failed += arguments.also_failed
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))

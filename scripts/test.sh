@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what the tests need, builds with g++ under AddressSanitizer and UndefinedBehaviorSanitizer, runs every test,
-# compiles everything with clang as well, and checks the format. The last line is `N passed, N failed[, N skipped]`.
+# Installs what the tests need, builds with g++ under AddressSanitizer and UndefinedBehaviorSanitizer and runs every test,
+# builds with clang under ThreadSanitizer and runs what is concurrent, and checks the format. The last line is
+# `N passed, N failed[, N skipped]`.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -12,18 +13,22 @@ failed=0
 
 sanitizers="-Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debug -Doptimization=0 -Dbenchmarks=disabled"
 # shellcheck disable=SC2086
-[ -f "$build/build.ninja" ] || CXX=$(compiler g++) meson setup "$build" $sanitizers >/dev/null
+[ -f "$build/build.ninja" ] || CC=$(compiler gcc) CXX=$(compiler g++) meson setup "$build" $sanitizers >/dev/null
 meson compile -C "$build"
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_stack_use_after_return=1
 meson test -C "$build" --print-errorlogs || true
 
 clang="$build-clang"
-[ -f "$clang/build.ninja" ] || CXX=$(compiler clang++) meson setup "$clang" -Dbuildtype=plain >/dev/null
+[ -f "$clang/build.ninja" ] ||
+  CC=$(compiler clang) CXX=$(compiler clang++) meson setup "$clang" -Dbuildtype=plain -Db_sanitize=thread -Db_lundef=false \
+    >/dev/null
 if meson compile -C "$clang"; then echo "clang: no warnings"; else failed=1; fi
+TSAN_OPTIONS=halt_on_error=1 meson test -C "$clang" --suite concurrent --print-errorlogs || true
 
-if git ls-files '*.cpp' '*.hpp' '*.h' | xargs -r clang-format --dry-run -Werror; then
+if git ls-files '*.cpp' '*.hpp' '*.h' '*.c' '*.cu' '*.cuh' | xargs -r clang-format --dry-run -Werror; then
   echo "format: clean"
 else
   failed=$((failed + 1))
 fi
-python3 scripts/count_tests.py "$build/meson-logs/testlog.json" --also-passed $((2 - failed)) --also-failed "$failed"
+python3 scripts/count_tests.py "$build/meson-logs/testlog.json" "$clang/meson-logs/testlog.json" \
+  --also-passed $((2 - failed)) --also-failed "$failed"
