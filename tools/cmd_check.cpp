@@ -1,4 +1,5 @@
 // gtplan check: everything that is wrong with a configuration, in one run.
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -12,7 +13,16 @@ namespace gtp::cli {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kFormats{"text", "concise", "json"};
+constexpr std::array<std::string_view, 6> kFormats{"text", "concise", "json", "sarif", "junit", "github"};
+
+/// All but text, which needs to know where it goes.
+struct Renderer {
+  std::string_view format;
+  std::string (*render)(const CheckedList&);
+};
+constexpr std::array kRenderers{
+    Renderer{"concise", render_concise}, Renderer{"json", [](const CheckedList& list) { return render_json(list); }},
+    Renderer{"sarif", render_sarif}, Renderer{"junit", render_junit}, Renderer{"github", render_github}};
 
 constexpr const char* kDescription =
     "Validates configurations. Every problem is reported in one run, with its place, its values, the reason and the\n"
@@ -22,7 +32,8 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  gtplan check config.yaml                      is it valid, and what follows from it\n"
     "  gtplan check --world-size 64 config.yaml      a file does not say how many GPUs there will be\n"
-    "  gtplan check --format json *.yaml             all of them, for a program\n"
+    "  gtplan check --format json configs/           all files of a folder, for a program\n"
+    "  gtplan check --format sarif 'jobs/**/*.yaml'  for code scanning; junit and github are for others\n"
     "  gtplan check --strict --complete job.yaml     in CI: no warnings, and nothing left unchecked\n"
     "  gtplan check --set micro_batch_size=2 job.yaml\n"
     "  gtplan check -- --tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 8\n"
@@ -34,12 +45,9 @@ Exit run(const InputOptions& options) {
   if (list_targets(options)) return Exit::Valid;
   const CheckedList list = load_and_check(options);
   Output output(options.output);
-  if (format == "json")
-    output.write(render_json(list));
-  else if (format == "concise")
-    output.write(render_concise(list));
-  else
-    output.write(render_text(list, Paint(wants_color(options.color, output.terminal()))));
+  const auto renderer = std::ranges::find(kRenderers, format, &Renderer::format);
+  output.write(renderer != kRenderers.end() ? renderer->render(list)
+                                            : render_text(list, Paint(wants_color(options.color, output.terminal()))));
   output.finish();
   return list.exit();
 }
@@ -50,6 +58,8 @@ Action setup_check(Arguments& arguments) {
   const auto options = std::make_shared<InputOptions>();
   arguments.describe(kDescription, kExamples);
   add_input_options(arguments, HowMany::Many, kFormats, *options);
+  // Here only: whatever makes something of a configuration relies on every rule.
+  arguments.list("--ignore", options->ignore, "CODE", "Do not report this rule (GTP003, or its name); may be repeated");
   return [options] { return run(*options); };
 }
 

@@ -12,7 +12,9 @@
 
 #include <gtp/rules/form.hpp>
 
+#include "tools/config_paths.hpp"
 #include "tools/file.hpp"
+#include "tools/in_parallel.hpp"
 #include "tools/lacking.hpp"
 #include "tools/suggest.hpp"
 
@@ -47,12 +49,29 @@ std::optional<InputFormat> forced_format(const InputOptions& options) {
                     fmt::format("use one of {}", fmt::join(names, ", "))};
 }
 
+/// The codes of rules that are not to be reported.
+std::vector<std::string_view> ignored_codes(const InputOptions& options) {
+  std::vector<std::string_view> codes;
+  for (const std::string& name : options.ignore) {
+    const auto rules = all_rules();
+    const auto known = std::ranges::find_if(rules, [&](const Rule* r) { return r->code == name || r->id == name; });
+    if (known == rules.end()) {
+      std::vector<std::string_view> names;
+      for (const Rule* rule : rules) names.insert(names.end(), {rule->code, rule->id});
+      throw CouldNotRun{fmt::format("--ignore names the unknown rule `{}`", name), suggest(name, names)};
+    }
+    codes.push_back((*known)->code);
+  }
+  return codes;
+}
+
 /// What is common to all configurations of one run.
 struct Request {
   const InputOptions& options;
   Target target;
   std::optional<InputFormat> format;
   std::vector<OptionId> required;
+  std::vector<std::string_view> ignored;
 };
 
 /// Nothing, and a diagnostic, when the file cannot be read.
@@ -121,6 +140,9 @@ void fill(Checked& checked, const Request& request, const std::string* path) {
   checked.input_format = gtp::to_text(checked.loaded.format);
   checked.diagnostics = std::move(checked.loaded.diagnostics);
   if (checked.loaded.readable) check_loaded(checked, request);
+  std::erase_if(checked.diagnostics, [&](const Diagnostic& d) {
+    return std::ranges::find(request.ignored, d.code) != request.ignored.end();
+  });
   checked.verdict = verdict_of(checked, request.options.strict);
 }
 
@@ -186,11 +208,13 @@ Exit CheckedList::exit() const {
 
 CheckedList load_and_check(const InputOptions& options) {
   expect_configs(options);
-  const Request request{options, find_target_or_fail(options.target), forced_format(options),
-                        required_options(options)};
+  const Request request{options, find_target_or_fail(options.target), forced_format(options), required_options(options),
+                        ignored_codes(options)};
   CheckedList list{request.target, {}};
   if (options.arguments) fill(list.configs.emplace_back(request.target), request, nullptr);
-  for (const std::string& path : options.configs) fill(list.configs.emplace_back(request.target), request, &path);
+  const auto paths = options.how_many == HowMany::Many ? config_paths(options.configs) : options.configs;
+  for (std::size_t i = 0; i < paths.size(); ++i) list.configs.emplace_back(request.target);
+  in_parallel(paths.size(), [&](std::size_t i) { fill(list.configs[i], request, &paths[i]); });
   return list;
 }
 

@@ -33,6 +33,7 @@ struct InputOptions {
   std::string format;  ///< empty: the command's default
   std::string output;
   std::vector<std::string> require;
+  std::vector<std::string> ignore;
   bool complete = false;
   bool strict = false;
   std::string color = "auto";

@@ -19,6 +19,12 @@ namespace gtp::cli {
 /// One line a diagnostic: `file:line:column: error[GTP003] message: label`.
 [[nodiscard]] std::string render_concise(const CheckedList& list);
 
+/// For continuous integration: SARIF 2.1.0, JUnit XML, GitHub workflow commands. Whatever an input holds, the result is
+/// well-formed.
+[[nodiscard]] std::string render_sarif(const CheckedList& list);
+[[nodiscard]] std::string render_junit(const CheckedList& list);
+[[nodiscard]] std::string render_github(const CheckedList& list);
+
 /// The envelope of `check --format json`.
 [[nodiscard]] std::string render_json(const CheckedList& list);
 
