@@ -1,11 +1,11 @@
-// The only file with extern "C" functions. Every body is one guard(lambda): arguments are checked, the C++ runtime is
-// called, and whatever is thrown becomes a status.
+// The only file with extern "C" functions of include/gtp/runtime.h. Every body is one guard(lambda): arguments are
+// checked, the C++ runtime is called, and whatever is thrown becomes a status.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
+#include "kernels/c_guard.hpp"
 #include "kernels/c_handles.hpp"
 #include "kernels/c_options.hpp"
 
@@ -13,76 +13,18 @@ namespace {
 
 using gtp::RuntimeError;
 using gtp::RuntimeStatus;
+using gtp::capi::guard;
 using gtp::capi::HandleKind;
 using gtp::capi::handles;
 using gtp::capi::InvalidArgument;
 using gtp::capi::RankPhase;
+using gtp::capi::refuse_use;
+using gtp::capi::require;
 using gtp::capi::require_pointer;
 using gtp::capi::require_size;
 
 constexpr std::size_t kErrorBytes = 1024;
 thread_local char last_error[kErrorBytes] = "";
-
-void set_last_error(std::string_view text) noexcept {
-  const std::size_t length = std::min(text.size(), kErrorBytes - 1);
-  if (length > 0) std::memcpy(last_error, text.data(), length);
-  last_error[length] = '\0';
-}
-
-gtp_status status_of(RuntimeStatus status) noexcept {
-  switch (status) {
-    case RuntimeStatus::kInvalidPlan:
-      return GTP_INVALID_PLAN;
-    case RuntimeStatus::kInvalidUse:
-      return GTP_INVALID_USE;
-    case RuntimeStatus::kOutOfMemory:
-      return GTP_OUT_OF_MEMORY;
-    case RuntimeStatus::kCollectiveFailed:
-      return GTP_COLLECTIVE_FAILED;
-    case RuntimeStatus::kTimeout:
-      return GTP_TIMEOUT;
-    case RuntimeStatus::kAborted:
-      return GTP_ABORTED;
-    case RuntimeStatus::kCaptureFailed:
-      return GTP_CAPTURE_FAILED;
-  }
-  return GTP_INTERNAL_ERROR;
-}
-
-gtp_status failed(gtp_status status, std::string_view text) noexcept {
-  set_last_error(text);
-  return status;
-}
-
-template <class F>
-gtp_status guard(F&& body) noexcept {
-  try {
-    body();
-    set_last_error("");
-    return GTP_OK;
-  } catch (const InvalidArgument& error) {
-    return failed(GTP_INVALID_ARGUMENT, error.what());
-  } catch (const RuntimeError& error) {
-    return failed(status_of(error.status()), error.text());
-  } catch (const std::bad_alloc&) {
-    return failed(GTP_OUT_OF_MEMORY, "the host has no memory left");
-  } catch (const std::exception& error) {
-    return failed(GTP_INTERNAL_ERROR, error.what());
-  } catch (...) {
-    return failed(GTP_INTERNAL_ERROR, "an exception of an unknown type");
-  }
-}
-
-[[noreturn]] void refuse_use(std::string text) { throw RuntimeError(RuntimeStatus::kInvalidUse, std::move(text)); }
-
-template <class Handle>
-Handle& require(Handle* handle, HandleKind kind) {
-  if (handle == nullptr) throw InvalidArgument(fmt::format("the {} is NULL", handle_name(kind)));
-  if (!handles().has(handle, kind)) {
-    throw InvalidArgument(fmt::format("the {} was destroyed or never made", handle_name(kind)));
-  }
-  return *handle;
-}
 
 gtp_host_world& require(gtp_host_world* handle) { return require(handle, HandleKind::kWorld); }
 gtp_backend& require(gtp_backend* handle) { return require(handle, HandleKind::kBackend); }
@@ -122,9 +64,10 @@ void require_views(const gtp_weight& weight, const View* views, std::size_t coun
 }
 
 void require_all_finished(const gtp_host_world& world) {
-  for (const auto& backend : world.backends) {
+  for (const auto& each : world.backends) {
+    const gtp_backend* backend = &each->handle;
     if (backend->phase.load() == RankPhase::kBegun) {
-      refuse_use(fmt::format("rank {} began and has not finished", backend->host.rank()));
+      refuse_use(fmt::format("rank {} began and has not finished", backend->rank));
     }
   }
 }
@@ -135,7 +78,19 @@ void forget(gtp_runtime& runtime) noexcept {
   handles().remove(&runtime);
 }
 
+/// What only ranks of a host world can do.
+gtp::HostBackend& host_of(gtp_backend& backend) {
+  if (backend.host == nullptr) refuse_use("this gtp_backend is not a rank of a gtp_host_world");
+  return *backend.host;
+}
+
 }  // namespace
+
+void gtp::capi::set_last_error(std::string_view text) noexcept {
+  const std::size_t length = std::min(text.size(), kErrorBytes - 1);
+  if (length > 0) std::memcpy(last_error, text.data(), length);
+  last_error[length] = '\0';
+}
 
 extern "C" {
 
@@ -197,7 +152,7 @@ gtp_status gtp_backend_begin(gtp_host_world* handle, int64_t rank, gtp_backend**
     if (rank < 0 || rank >= ranks) {
       throw InvalidArgument(fmt::format("rank {} is outside the world of {} ranks", rank, ranks));
     }
-    gtp_backend& backend = *world.backends[static_cast<std::size_t>(rank)];
+    gtp_backend& backend = world.backends[static_cast<std::size_t>(rank)]->handle;
     RankPhase expected = RankPhase::kNew;
     if (!backend.phase.compare_exchange_strong(expected, RankPhase::kBegun)) {
       refuse_use(fmt::format("rank {} has begun before", rank));
@@ -210,19 +165,15 @@ gtp_status gtp_backend_begin(gtp_host_world* handle, int64_t rank, gtp_backend**
 gtp_status gtp_backend_finish(gtp_backend* handle) {
   return guard([&] {
     gtp_backend& backend = require(handle);
-    if (backend.runtimes != 0) {
-      refuse_use(
-          fmt::format("rank {} has {} runtimes left: destroy them first", backend.host.rank(), backend.runtimes));
-    }
-    for (const auto& [stream, wrapper] : backend.streams) handles().remove(wrapper.get());
-    handles().remove(handle);
-    backend.world.end_rank(backend.host.rank());
+    host_of(backend);
+    backend.forget();
+    backend.world->end_rank(backend.rank);
     backend.phase.store(RankPhase::kFinished);
   });
 }
 
 gtp_status gtp_backend_abort(gtp_backend* handle, const char* reason) {
-  return guard([&] { require(handle).host.abort(gtp::capi::text_of(reason, "reason")); });
+  return guard([&] { require(handle).device.abort(gtp::capi::text_of(reason, "reason")); });
 }
 
 gtp_status gtp_stream_create(gtp_backend* handle, const char* name, gtp_stream** out) {
@@ -230,14 +181,14 @@ gtp_status gtp_stream_create(gtp_backend* handle, const char* name, gtp_stream**
     gtp_backend& backend = require(handle);
     require_pointer(out, "out");
     *out =
-        backend.handle_of(backend.host.create_stream(gtp::capi::text_of(name, "name"), gtp::StreamPriority::kNormal));
+        backend.handle_of(backend.device.create_stream(gtp::capi::text_of(name, "name"), gtp::StreamPriority::kNormal));
   });
 }
 
 gtp_status gtp_stream_synchronize(gtp_stream* handle, int64_t limit_ms) {
   return guard([&] {
     const gtp_stream& stream = require(handle);
-    stream.backend->host.synchronize(stream.stream, gtp::capi::milliseconds(limit_ms, "limit_ms", 0));
+    stream.backend->device.synchronize(stream.stream, gtp::capi::milliseconds(limit_ms, "limit_ms", 0));
   });
 }
 
@@ -252,8 +203,9 @@ gtp_status gtp_host_launch(gtp_stream* handle, const char* name, const gtp_acces
       touched.push_back({accesses[index].data, accesses[index].bytes, accesses[index].write != 0});
     }
     const std::string& kept = *stream.backend->names.emplace(gtp::capi::text_of(name, "name")).first;
-    stream.backend->host.enqueue(stream.stream, {kept, ""}, std::span<const gtp::Access>(touched),
-                                 [body, argument] { body(argument); });
+    host_of(*stream.backend)
+        .enqueue(stream.stream, {kept, ""}, std::span<const gtp::Access>(touched),
+                 [body, argument] { body(argument); });
   });
 }
 
@@ -264,11 +216,9 @@ gtp_status gtp_runtime_create(gtp_backend* handle, const gtp_runtime_options* op
     const gtp_runtime_options& given = require_size(options, "gtp_runtime_options");
     auto runtime = std::make_unique<gtp_runtime>();
     runtime->backend = &backend;
-    const gtp::Topology topology =
-        gtp::require_topology(gtp::capi::topology_options(given, backend.world.options().ranks));
-    runtime->runtime =
-        std::make_unique<gtp::Runtime>(backend.host, topology, backend.host.rank(), gtp::capi::runtime_options(given),
-                                       gtp::capi::memory_callbacks(given));
+    const gtp::Topology topology = gtp::require_topology(gtp::capi::topology_options(given, backend.world_size));
+    runtime->runtime = std::make_unique<gtp::Runtime>(
+        backend.device, topology, backend.rank, gtp::capi::runtime_options(given), gtp::capi::memory_callbacks(given));
     handles().add(runtime.get(), HandleKind::kRuntime);
     ++backend.runtimes;
     *out = runtime.release();

@@ -24,12 +24,14 @@
 
 namespace gtp::capi {
 
-enum class HandleKind : std::uint8_t { kWorld, kBackend, kStream, kRuntime, kWeight, kGraph };
+enum class HandleKind : std::uint8_t { kWorld, kCudaWorld, kBackend, kStream, kRuntime, kWeight, kGraph };
 
 constexpr std::string_view handle_name(HandleKind kind) noexcept {
   switch (kind) {
     case HandleKind::kWorld:
       return "gtp_host_world";
+    case HandleKind::kCudaWorld:
+      return "gtp_cuda_world";
     case HandleKind::kBackend:
       return "gtp_backend";
     case HandleKind::kStream:
@@ -92,8 +94,9 @@ struct gtp_stream {
   gtp::Stream stream;
 };
 
+/// One rank of any kind of world, which owns it.
 struct gtp_backend {
-  gtp_backend(gtp::host::World& of, std::int64_t rank) : world(of), host(of, rank) {}
+  gtp_backend(gtp::Backend& on, std::int64_t self, std::int64_t ranks) : device(on), rank(self), world_size(ranks) {}
 
   /// The handle of a stream of the backend, also of those that the runtime made.
   gtp_stream* handle_of(gtp::Stream stream) {
@@ -105,24 +108,52 @@ struct gtp_backend {
     return known.get();
   }
 
-  gtp::host::World& world;
-  gtp::HostBackend host;
+  /// The handle and those of its streams are dead from now on. Throws if a runtime is left.
+  void forget() {
+    if (runtimes != 0) {
+      throw gtp::RuntimeError(
+          gtp::RuntimeStatus::kInvalidUse,
+          "rank " + std::to_string(rank) + " has " + std::to_string(runtimes) + " runtimes left: destroy them first");
+    }
+    for (const auto& [stream, wrapper] : streams) gtp::capi::handles().remove(wrapper.get());
+    gtp::capi::handles().remove(this);
+  }
+
+  gtp::Backend& device;
+  const std::int64_t rank;
+  const std::int64_t world_size;
+  gtp::host::World* world = nullptr;  ///< Of a rank of a host world, as `host`.
+  gtp::HostBackend* host = nullptr;
   std::atomic<gtp::capi::RankPhase> phase{gtp::capi::RankPhase::kNew};
   std::int64_t runtimes = 0;
   std::unordered_map<void*, std::unique_ptr<gtp_stream>> streams;
   std::set<std::string, std::less<>> names;  ///< Of kernels: operations refer to the text.
 };
 
+namespace gtp::capi {
+
+struct HostRank {
+  HostRank(host::World& world, std::int64_t rank) : host(world, rank), handle(host, rank, world.options().ranks) {
+    handle.world = &world;
+    handle.host = &host;
+  }
+
+  HostBackend host;
+  gtp_backend handle;
+};
+
+}  // namespace gtp::capi
+
 struct gtp_host_world {
   explicit gtp_host_world(const gtp::HostWorldOptions& options) : world(options) {
     for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
-      backends.push_back(std::make_unique<gtp_backend>(world, rank));
+      backends.push_back(std::make_unique<gtp::capi::HostRank>(world, rank));
     }
   }
 
   gtp::ChromeTrace trace;
   gtp::host::World world;
-  std::vector<std::unique_ptr<gtp_backend>> backends;
+  std::vector<std::unique_ptr<gtp::capi::HostRank>> backends;
   bool traced = false;
 };
 

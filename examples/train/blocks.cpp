@@ -4,39 +4,23 @@ namespace gtp::train {
 
 GradTarget target_of(const WgradView& view) noexcept { return {view.data, view.type, view.accumulate}; }
 
-Access touched(const WgradView& view) noexcept {
-  return {view.data, static_cast<std::size_t>(view.rows * view.cols) * element_bytes(view.type), true};
-}
-
-Weights values_of(const GatheredView& view) noexcept {
-  return {static_cast<const std::uint16_t*>(view.row_data()), static_cast<std::size_t>(view.rows * view.cols)};
-}
-
-void add_residual(Rank& rank, Floats y, ConstFloats x) {
-  rank.run({"residual", "add"}, {writes(y), reads(x)}, [=] {
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] += x[i];
-  });
-}
-
 Linear::Linear(const BlockContext& context, const std::string& name)
     : rank_(context.rank), parameter_(context.parameters.find(name)), tokens_(context.batch.tokens()) {}
 
 void Linear::forward(Floats y, ConstFloats x) {
-  const Weights w = values_of(rank_.gtp().materialize(*parameter_.weight, Use::kForward, rank_.compute())[0]);
-  const LinearShape shape{tokens_, in(), out()};
-  rank_.run({parameter_.spec.name, "forward"}, {writes(y), reads(x), reads(w)},
-            [=] { linear_forward(y, x, w, shape); });
+  const auto views = rank_.gtp().materialize(*parameter_.weight, Use::kForward, rank_.compute());
+  const Weights w = usable_weight(rank_, parameter_, views[0], CopyDirection::kRow);
+  rank_.arithmetic().linear_forward(rank_.task(parameter_.spec.name, "forward"), y, x, w, {tokens_, in(), out()});
 }
 
 void Linear::backward(Floats dx, ConstFloats dy, ConstFloats x) {
   Runtime& gtp = rank_.gtp();
-  const Weights w = values_of(gtp.materialize(*parameter_.weight, Use::kDgrad, rank_.compute())[0]);
   const LinearShape shape{tokens_, in(), out()};
-  rank_.run({parameter_.spec.name, "dgrad"}, {writes(dx), reads(dy), reads(w)},
-            [=] { linear_dgrad(dx, dy, w, shape); });
-  const WgradView view = gtp.grad_buffer(*parameter_.weight, rank_.compute())[0];
-  rank_.run({parameter_.spec.name, "wgrad"}, {touched(view), reads(dy), reads(x)},
-            [=] { linear_wgrad(target_of(view), dy, x, shape); });
+  const auto views = gtp.materialize(*parameter_.weight, Use::kDgrad, rank_.compute());
+  const Weights w = usable_weight(rank_, parameter_, views[0], CopyDirection::kCol);
+  rank_.arithmetic().linear_dgrad(rank_.task(parameter_.spec.name, "dgrad"), dx, dy, w, shape);
+  const GradTarget dw = target_of(gtp.grad_buffer(*parameter_.weight, rank_.compute())[0]);
+  rank_.arithmetic().linear_wgrad(rank_.task(parameter_.spec.name, "wgrad"), dw, dy, x, shape);
   gtp.reduce_grad(*parameter_.weight, rank_.compute());
 }
 
@@ -45,25 +29,15 @@ Norm::Norm(const BlockContext& context, const std::string& name)
       gain_(context.parameters.find(name + ".gain")),
       bias_(context.parameters.find(name + ".bias")),
       y_(rank_.floats(context.batch.tokens() * context.shape.hidden)),
-      mean_(rank_.floats(context.batch.tokens())),
-      rstd_(rank_.floats(context.batch.tokens())) {}
+      state_{rank_.floats(context.batch.tokens()), rank_.floats(context.batch.tokens())} {}
 
 void Norm::forward(ConstFloats x) {
-  const Weights gain = gain_.values;
-  const Weights bias = bias_.values;
-  rank_.run({gain_.spec.name, "forward"},
-            {writes(y_), writes(mean_), writes(rstd_), reads(x), reads(gain), reads(bias)},
-            [=, y = y_, mean = mean_, rstd = rstd_] { layer_norm_forward(y, mean, rstd, x, gain, bias); });
+  rank_.arithmetic().norm_forward(rank_.task(gain_.spec.name, "forward"), y_, state_, x, {gain_.values, bias_.values});
 }
 
 void Norm::backward(Floats dx, ConstFloats dy, ConstFloats x) {
-  const Weights gain = gain_.values;
-  rank_.run({gain_.spec.name, "backward"},
-            {writes(dx), writes(gain_.grad), writes(bias_.grad), reads(dy), reads(x), reads(mean_), reads(rstd_),
-             reads(gain)},
-            [=, dgain = gain_.grad, dbias = bias_.grad, mean = mean_, rstd = rstd_] {
-              layer_norm_backward(dx, dgain, dbias, dy, x, mean, rstd, gain);
-            });
+  rank_.arithmetic().norm_backward(rank_.task(gain_.spec.name, "backward"), dx, {gain_.grad, bias_.grad}, dy, x, state_,
+                                   gain_.values);
 }
 
 AttentionBlock::AttentionBlock(const BlockContext& context, const std::string& layer)
@@ -83,20 +57,16 @@ AttentionBlock::AttentionBlock(const BlockContext& context, const std::string& l
 void AttentionBlock::forward(Floats y, ConstFloats x) {
   norm_.forward(x);
   qkv_.forward(projected_, norm_.output());
-  rank_.run({"attention", "forward"}, {writes(attended_), writes(probs_), reads(projected_)},
-            [attended = attended_, probs = probs_, projected = projected_, shape = shape_] {
-              attention_forward(attended, probs, projected, shape);
-            });
+  rank_.arithmetic().attention_forward(rank_.task("attention", "forward"), attended_, probs_, projected_, shape_);
   proj_.forward(y, attended_);
   rank_.all_reduce(rank_.groups().tp, y, {"attention", "forward"}, rank_.calls().tensor_parallel);
-  add_residual(rank_, y, x);
+  rank_.arithmetic().add(rank_.task("residual", "add"), y, x);
 }
 
 void AttentionBlock::backward(Floats d, ConstFloats x) {
   proj_.backward(d_attended_, d, attended_);
-  rank_.run({"attention", "backward"}, {writes(d_projected_), reads(d_attended_), reads(probs_), reads(projected_)},
-            [d_projected = d_projected_, d_attended = d_attended_, probs = probs_, projected = projected_,
-             shape = shape_] { attention_backward(d_projected, d_attended, probs, projected, shape); });
+  rank_.arithmetic().attention_backward(rank_.task("attention", "backward"), d_projected_, d_attended_, probs_,
+                                        projected_, shape_);
   qkv_.backward(d_normed_, d_projected_, norm_.output());
   rank_.all_reduce(rank_.groups().tp, d_normed_, {"attention", "backward"}, rank_.calls().tensor_parallel);
   norm_.backward(d, d_normed_, x);
@@ -115,17 +85,15 @@ MlpBlock::MlpBlock(const BlockContext& context, const std::string& layer)
 void MlpBlock::forward(Floats y, ConstFloats x) {
   norm_.forward(x);
   fc1_.forward(hidden_, norm_.output());
-  rank_.run({"gelu", "forward"}, {writes(active_), reads(hidden_)},
-            [active = active_, hidden = hidden_] { gelu_forward(active, hidden); });
+  rank_.arithmetic().gelu_forward(rank_.task("gelu", "forward"), active_, hidden_);
   fc2_.forward(y, active_);
   rank_.all_reduce(rank_.groups().tp, y, {"mlp", "forward"}, rank_.calls().tensor_parallel);
-  add_residual(rank_, y, x);
+  rank_.arithmetic().add(rank_.task("residual", "add"), y, x);
 }
 
 void MlpBlock::backward(Floats d, ConstFloats x) {
   fc2_.backward(d_hidden_, d, active_);
-  rank_.run({"gelu", "backward"}, {writes(d_hidden_), reads(hidden_)},
-            [d_hidden = d_hidden_, hidden = hidden_] { gelu_backward(d_hidden, hidden); });
+  rank_.arithmetic().gelu_backward(rank_.task("gelu", "backward"), d_hidden_, hidden_);
   fc1_.backward(d_normed_, d_hidden_, norm_.output());
   rank_.all_reduce(rank_.groups().tp, d_normed_, {"mlp", "backward"}, rank_.calls().tensor_parallel);
   norm_.backward(d, d_normed_, x);

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "layer_math.hpp"
 #include "parameters.hpp"
+#include "weight_formats.hpp"
 
 namespace gtp::train {
 
@@ -52,7 +52,8 @@ class Norm {
   Rank& rank_;
   Parameter& gain_;
   Parameter& bias_;
-  Floats y_, mean_, rstd_;
+  Floats y_;
+  NormState state_;
 };
 
 class Block {
@@ -97,13 +98,7 @@ class MlpBlock final : public Block {
 /// A router and experts, which are spread over EP; see moe_block.cpp.
 std::unique_ptr<Block> make_moe_block(const BlockContext& context, const std::string& layer);
 
-/// y += x
-void add_residual(Rank& rank, Floats y, ConstFloats x);
 /// Where the next weight gradient of a local tensor goes.
 GradTarget target_of(const WgradView& view) noexcept;
-/// The memory behind it, as an access.
-Access touched(const WgradView& view) noexcept;
-/// The logical rows of a materialized weight.
-Weights values_of(const GatheredView& view) noexcept;
 
 }  // namespace gtp::train

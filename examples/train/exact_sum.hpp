@@ -1,42 +1,41 @@
 // A sum of squares that does not depend on the order of additions: fixed point with 80 fraction bits in 128. With it
-// the gradient norm is the same however gradients are sharded.
+// the gradient norm is the same however gradients are sharded, and whatever device adds them up.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <span>
+#include <limits>
 
 namespace gtp::train {
 
 class ExactSum {
  public:
   /// Squares are exact in double; what is below 2^-80 is cut off, element by element.
-  void add_square(float value) noexcept {
+  constexpr void add_square(float value) noexcept {
     const double square = static_cast<double>(value) * static_cast<double>(value);
     if (!(square < kLimit)) {
       overflowed_ = 1;
       return;
     }
-    const double scaled = std::ldexp(square, kFractionBits);
-    const double high = std::floor(std::ldexp(scaled, -64));
-    add(static_cast<std::uint64_t>(high), static_cast<std::uint64_t>(scaled - std::ldexp(high, 64)));
+    const double scaled = square * kOne;  // multiplication by powers of two is exact
+    const auto high = static_cast<std::uint64_t>(scaled / kHighOne);
+    add(high, static_cast<std::uint64_t>(scaled - static_cast<double>(high) * kHighOne));
   }
-  void add(const ExactSum& other) noexcept {
+  constexpr void add(const ExactSum& other) noexcept {
     overflowed_ |= other.overflowed_;
     add(other.high_, other.low_);
   }
   /// Infinite if a value was not finite, or too large to be a gradient (2^20).
-  double value() const noexcept {
-    if (overflowed_ != 0) return static_cast<double>(INFINITY);
-    return std::ldexp(static_cast<double>(high_), 64 - kFractionBits) +
-           std::ldexp(static_cast<double>(low_), -kFractionBits);
+  constexpr double value() const noexcept {
+    if (overflowed_ != 0) return std::numeric_limits<double>::infinity();
+    return static_cast<double>(high_) * (kHighOne / kOne) + static_cast<double>(low_) / kOne;
   }
 
  private:
-  static constexpr int kFractionBits = 80;
-  static constexpr double kLimit = 1099511627776.0;  // 2^40, which leaves room for 2^7 such squares
+  static constexpr double kOne = 0x1p80;
+  static constexpr double kHighOne = 0x1p64;
+  static constexpr double kLimit = 0x1p40;  // leaves room for 2^7 such squares
 
-  void add(std::uint64_t high, std::uint64_t low) noexcept {
+  constexpr void add(std::uint64_t high, std::uint64_t low) noexcept {
     low_ += low;
     const std::uint64_t before = high_;
     high_ += high + (low_ < low ? 1U : 0U);

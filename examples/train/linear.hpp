@@ -21,7 +21,7 @@ struct LinearShape {
   std::size_t out = 0;
 };
 
-/// Where a weight gradient goes: overwritten, or added to.
+/// Where values go, weight gradients first of all: overwritten, or added to.
 struct GradTarget {
   void* data = nullptr;
   ElementType type = ElementType::kFloat32;

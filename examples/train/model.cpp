@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace gtp::train {
 
 Model::Model(const BlockContext& context, std::uint64_t seed)
@@ -15,6 +13,7 @@ Model::Model(const BlockContext& context, std::uint64_t seed)
       position_(context.parameters.find("position")),
       final_norm_(context, "final_norm"),
       head_(context, "head"),
+      step_begin_(rank_.memory<std::int64_t>(1)),
       tokens_(rank_.memory<std::int32_t>(batch_.tokens())),
       targets_(rank_.memory<std::int32_t>(batch_.tokens())),
       logits_(rank_.floats(batch_.tokens() * head_.out())),
@@ -36,34 +35,28 @@ Model::Model(const BlockContext& context, std::uint64_t seed)
   for (std::size_t i = 0; i <= blocks_.size(); ++i) activations_.push_back(rank_.floats(d_.size()));
 }
 
-void Model::reset_loss() {
-  rank_.run({"loss", "reset"}, {writes(losses_)}, [losses = losses_] { losses[0] = 0.0; });
+void Model::reset_loss() { rank_.clear(rank_.task("loss", "reset"), losses_); }
+
+void Model::begin_step(std::int64_t first_sample) {
+  rank_.arithmetic().store(rank_.task("data", "step"), step_begin_, first_sample);
 }
 
-void Model::load(DataSplit split, std::int64_t first_sample) {
-  rank_.run({"data", "load"}, {writes(tokens_), writes(targets_)},
-            [=, tokens = tokens_, targets = targets_, seq = batch_.seq, vocab = shape_.vocab, seed = seed_] {
-              std::vector<std::int32_t> sample(seq + 1);
-              for (std::size_t at = 0; at < tokens.size(); at += seq) {
-                make_sample(sample, seed, split, first_sample + static_cast<std::int64_t>(at / seq), vocab);
-                std::copy_n(sample.begin(), seq, tokens.begin() + static_cast<std::ptrdiff_t>(at));
-                std::copy_n(sample.begin() + 1, seq, targets.begin() + static_cast<std::ptrdiff_t>(at));
-              }
-            });
+void Model::load(DataSplit split, std::int64_t offset) {
+  rank_.arithmetic().load(rank_.task("data", "load"), tokens_, targets_, step_begin_,
+                          {seed_, split, offset, batch_.seq, shape_.vocab});
 }
 
 void Model::embed() {
-  const Weights table = values_of(rank_.gtp().materialize(*embedding_.weight, Use::kForward, rank_.compute())[0]);
+  const auto views = rank_.gtp().materialize(*embedding_.weight, Use::kForward, rank_.compute());
+  const Weights table = usable_weight(rank_, embedding_, views[0], CopyDirection::kRow);
   const Floats x = activations_.front();
-  rank_.run({"embedding", "forward"}, {writes(x), reads(tokens_), reads(table)},
-            [=, tokens = tokens_, first = embedding_.row_begin] { embedding_forward(x, tokens, table, first); });
+  rank_.arithmetic().embedding_forward(rank_.task("embedding", "forward"), x, tokens_, table, embedding_.row_begin);
   rank_.all_reduce(rank_.groups().tp, x, {"embedding", "forward"}, rank_.calls().tensor_parallel);
-  const Weights position = position_.values;
-  rank_.run({"position", "forward"}, {writes(x), reads(position)}, [=] { position_forward(x, position); });
+  rank_.arithmetic().position_forward(rank_.task("position", "forward"), x, position_.values);
 }
 
-void Model::forward(DataSplit split, std::int64_t first_sample) {
-  load(split, first_sample);
+void Model::forward(DataSplit split, std::int64_t offset) {
+  load(split, offset);
   embed();
   for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->forward(activations_[i + 1], activations_[i]);
   final_norm_.forward(activations_.back());
@@ -76,11 +69,9 @@ void Model::forward(DataSplit split, std::int64_t first_sample) {
 
 void Model::loss(Floats dlogits, float scale) {
   const Group& tp = rank_.groups().tp;
-  rank_.run({"loss", "cross entropy"}, {writes(losses_), writes(dlogits), reads(gathered_logits_), reads(targets_)},
-            [=, losses = losses_, logits = gathered_logits_, targets = targets_,
-             slices = static_cast<std::size_t>(tp.size()), own = static_cast<std::size_t>(tp.position())] {
-              losses[0] += cross_entropy(dlogits, logits, targets, slices, own, scale);
-            });
+  const LossShape shape{static_cast<std::size_t>(tp.size()), static_cast<std::size_t>(tp.position())};
+  rank_.arithmetic().cross_entropy(rank_.task("loss", "cross entropy"), losses_, dlogits, gathered_logits_, targets_,
+                                   shape, scale);
 }
 
 void Model::evaluate() { loss({}, 0.0F); }
@@ -89,21 +80,18 @@ void Model::backward(float scale) {
   loss(dlogits_, scale);
   head_.backward(d_normed_, dlogits_, final_norm_.output());
   rank_.all_reduce(rank_.groups().tp, d_normed_, {"head", "backward"}, rank_.calls().tensor_parallel);
-  rank_.run({"residual", "start"}, {writes(d_)}, [d = d_] { std::ranges::fill(d, 0.0F); });
+  rank_.clear(rank_.task("residual", "start"), d_);
   final_norm_.backward(d_, d_normed_, activations_.back());
   for (std::size_t i = blocks_.size(); i-- > 0;) blocks_[i]->backward(d_, activations_[i]);
   embed_backward();
 }
 
 void Model::embed_backward() {
-  rank_.run({"position", "backward"}, {writes(position_.grad), reads(d_)},
-            [d = d_, grad = position_.grad] { position_backward(grad, d); });
+  rank_.arithmetic().position_backward(rank_.task("position", "backward"), position_.grad, d_);
   Runtime& gtp = rank_.gtp();
-  const WgradView view = gtp.grad_buffer(*embedding_.weight, rank_.compute())[0];
-  rank_.run({"embedding", "wgrad"}, {touched(view), reads(d_), reads(tokens_)},
-            [=, d = d_, tokens = tokens_, first = embedding_.row_begin, rows = embedding_.rows] {
-              embedding_wgrad(target_of(view), d, tokens, first, rows);
-            });
+  const GradTarget dtable = target_of(gtp.grad_buffer(*embedding_.weight, rank_.compute())[0]);
+  rank_.arithmetic().embedding_wgrad(rank_.task("embedding", "wgrad"), dtable, d_, tokens_, embedding_.row_begin,
+                                     embedding_.rows);
   gtp.reduce_grad(*embedding_.weight, rank_.compute());
 }
 

@@ -18,15 +18,17 @@ class Model {
   void reset_loss();
   /// The sum of token losses since, on this rank; may be read after the compute stream was synchronized.
   std::span<const double> losses() const noexcept { return losses_; }
-  /// Reads `batch.samples` samples from `first_sample` on.
-  void forward(DataSplit split, std::int64_t first_sample);
+  /// What follows counts its samples from here on. Not part of a graph, so that graphs can be replayed.
+  void begin_step(std::int64_t first_sample);
+  /// Reads `batch.samples` samples, `offset` after the beginning of the step.
+  void forward(DataSplit split, std::int64_t offset);
   /// After forward. Gradients of token losses are multiplied by `scale` and added up.
   void backward(float scale);
   /// After forward: the loss alone.
   void evaluate();
 
  private:
-  void load(DataSplit split, std::int64_t first_sample);
+  void load(DataSplit split, std::int64_t offset);
   void embed();
   void loss(Floats dlogits, float scale);
   void embed_backward();
@@ -41,6 +43,7 @@ class Model {
   std::vector<Floats> activations_;  ///< The input of every block, and the output of the last.
   Norm final_norm_;
   Linear head_;
+  std::span<std::int64_t> step_begin_;
   std::span<std::int32_t> tokens_, targets_;
   Floats logits_, gathered_logits_, dlogits_, d_normed_, d_;
   std::span<double> losses_;

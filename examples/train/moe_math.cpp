@@ -43,6 +43,42 @@ void route_backward(Floats dlogits, ConstFloats dgates, ConstFloats gates, Const
   }
 }
 
+void dispatch(Floats slots, Floats sent_gates, ConstFloats x, ConstFloats gates, const SlotShape& shape) {
+  for (std::size_t slot = 0; slot < shape.slots(); ++slot) {
+    const std::size_t peer = slot / shape.tokens;
+    const std::size_t token = slot % shape.tokens;
+    bool chosen = false;
+    for (std::size_t e = 0; e < shape.local; ++e) {
+      const float gate = gates[token * shape.experts() + peer * shape.local + e];
+      sent_gates[(peer * shape.local + e) * shape.tokens + token] = gate;
+      chosen = chosen || gate != 0.0F;
+    }
+    for (std::size_t i = 0; i < shape.hidden; ++i) {
+      slots[slot * shape.hidden + i] = chosen ? x[token * shape.hidden + i] : 0.0F;
+    }
+  }
+}
+
+void swap_axes(Floats out, ConstFloats in, const AxisShape& shape) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t pair = i / shape.width;
+    const std::size_t from = pair % shape.outer * shape.inner + pair / shape.outer;
+    out[i] = in[from * shape.width + i % shape.width];
+  }
+}
+
+void repeat(Floats out, ConstFloats in) {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = in[i % in.size()];
+}
+
+void sum_parts(Floats y, ConstFloats parts, ConstFloats x) {
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    float sum = parts[i];
+    for (std::size_t j = i + y.size(); j < parts.size(); j += y.size()) sum += parts[j];
+    y[i] = x.empty() ? sum : sum + x[i];
+  }
+}
+
 void add_gated(Floats y, ConstFloats f, ConstFloats gate) {
   const std::size_t width = y.size() / gate.size();
   for (std::size_t i = 0; i < y.size(); ++i) {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "exact_sum.hpp"
 #include "parameters.hpp"
 #include "plan_values.hpp"
 
@@ -35,24 +34,32 @@ class Optimizer {
   std::vector<WeightPiece> pieces(std::chrono::milliseconds limit);
 
  private:
+  /// Elements of the flat buffers that decay alike.
+  struct DecayRange {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    float decay = 0.0F;
+  };
   /// Of one domain. Members hold one slice.
   struct State {
     FlatBuffers* flat = nullptr;
     Floats masters{}, first_moment{}, second_moment{};
     std::span<std::uint16_t> updated{};  ///< bf16, before the replicas exchange slices; unused without replicas.
-    std::vector<float> decay;            ///< Of each element: the weight decay, or 0.
+    std::vector<DecayRange> decay;       ///< All elements, in order.
     std::vector<ConstFloats> counted;    ///< Gradients that this rank contributes to the norm.
     std::size_t begin = 0;               ///< Of the slice.
   };
 
-  State make_state(WeightDomain domain, std::uint64_t seed);
+  State make_state(FlatBuffers& flat, std::uint64_t seed);
+  void note_parameter(State& state, const Parameter& parameter) const;
   void initialize_masters(State& state, std::uint64_t seed);
   void complete_grads(State& state, WeightDomain domain, std::int64_t tokens);
   void measure();
-  void apply(State& state, float lr);
-  void collect(State& state, Floats masters, std::vector<WeightPiece>& out);
+  void apply(State& state, AdamStep adam);
+  void collect(State& state, std::span<const float> masters, std::vector<WeightPiece>& out);
 
   Rank& rank_;
+  Parameters& parameters_;
   const PlanValues& plan_;
   std::array<State, 2> states_;
   std::vector<ShardedWeight*> weights_;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
+#include <utility>
 
 #include "gtp/check.hpp"
 #include "validators/load.hpp"
@@ -71,6 +72,8 @@ PlanProblem plan_values_of(const Derivation& derivation, PlanValues& out) {
   if (!read_decay_style(derivation.facts, out.lr_decay_style))
     return {"lr_decay_style is none of constant, linear, cosine"};
   read_optimizer(derivation.facts, out);
+  out.num_experts = derivation.facts.integer("num_experts"_opt).value_or(0);
+  out.moe_router_topk = derivation.facts.integer("moe_router_topk"_opt).value_or(out.moe_router_topk);
   return {};
 }
 
@@ -96,6 +99,9 @@ PlanProblem read_plan(std::string_view name, std::string_view text, PlanValues& 
 std::string refusal(const PlanValues& plan, const ModelShape& shape) {
   const Topology& t = plan.topology;
   if (std::string text = refuse_topology(t, shape.is_moe()); !text.empty()) return text;
+  if (std::cmp_not_equal(plan.num_experts, shape.experts)) {
+    return fmt::format("the plan has {} experts, the model {}", plan.num_experts, shape.experts);
+  }
   struct Division {
     const char* what;
     std::size_t whole;

@@ -23,7 +23,9 @@ struct PlanValues {
   BatchPlan batch;
   std::int64_t train_iters = 0;
   LrHorizons horizons;
-  EvalTarget evaluation;  ///< Zeros without an eval_interval.
+  EvalTarget evaluation;         ///< Zeros without an eval_interval.
+  std::int64_t num_experts = 0;  ///< 0: the plan is of a dense model.
+  std::int64_t moe_router_topk = 2;
 
   double lr = 0.01;
   double min_lr = 0.0;

@@ -1,7 +1,5 @@
 #include "rank.hpp"
 
-#include <utility>
-
 namespace gtp::train {
 
 namespace {
@@ -16,25 +14,9 @@ Groups make_groups(Backend& backend, const Topology& topology, std::int64_t rank
 
 }  // namespace
 
-void HostLauncher::launch(Stream stream, OpLabel label, std::span<const Access> accesses, std::function<void()> body) {
-  backend_.enqueue(stream, label, accesses, std::move(body));
-}
-
-void FunctionLauncher::launch(Stream stream, OpLabel label, std::span<const Access>, std::function<void()> body) {
-  while (!jobs_.empty() && jobs_.front().done.load(std::memory_order_acquire)) jobs_.pop_front();
-  Job& job = jobs_.emplace_back();
-  job.body = std::move(body);
-  const auto call = [](void* argument) {
-    Job& queued = *static_cast<Job*>(argument);
-    queued.body();
-    queued.done.store(true, std::memory_order_release);
-  };
-  backend_.host_function(call, &job, stream, label);
-}
-
 Rank::Rank(const RankBackend& transport, const Topology& topology, RuntimeOptions options)
     : backend_(transport.backend),
-      launcher_(transport.launcher),
+      arithmetic_(transport.arithmetic),
       topology_(topology),
       index_(transport.rank),
       compute_(backend_.create_stream("compute", StreamPriority::kNormal)),
@@ -57,10 +39,6 @@ void* Rank::allocate(std::size_t bytes) {
   if (data == nullptr) throw RuntimeError(RuntimeStatus::kOutOfMemory, "no memory is left for the model");
   blocks_.push_back({data, bytes});
   return data;
-}
-
-void Rank::run(OpLabel label, std::initializer_list<Access> accesses, std::function<void()> body) {
-  launcher_.launch(compute_, label, {accesses.begin(), accesses.size()}, std::move(body));
 }
 
 void Rank::all_reduce(const Group& group, Floats values, OpLabel label, std::int64_t& calls) {

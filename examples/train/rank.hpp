@@ -1,64 +1,31 @@
-// One rank of a run: its backend, its process groups, its memory, and how its arithmetic gets onto a stream. Any
-// backend whose memory the host can touch will do: threads of one process, or a process a rank.
+// One rank of a run: its backend, its arithmetic, its process groups and its memory.
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <functional>
-#include <initializer_list>
 #include <memory>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "kernels/host_world.hpp"
+#include "host_arithmetic.hpp"
 #include "kernels/runtime.hpp"
-#include "linear.hpp"
 
 namespace gtp::train {
 
-/// Runs arithmetic in stream order.
-class Launcher {
- public:
-  Launcher() = default;
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
-  virtual ~Launcher() = default;
-  /// `accesses` are all memory that `body` touches on this device. The text of `label` must outlive the operation.
-  virtual void launch(Stream stream, OpLabel label, std::span<const Access> accesses, std::function<void()> body) = 0;
-};
-
-/// For threads as ranks: accesses are checked for races.
-class HostLauncher final : public Launcher {
- public:
-  explicit HostLauncher(HostBackend& backend) : backend_(backend) {}
-  void launch(Stream stream, OpLabel label, std::span<const Access> accesses, std::function<void()> body) override;
-
- private:
-  HostBackend& backend_;
-};
-
-/// For any backend with host memory, by Backend::host_function. Destroy it after the backend has been drained.
-class FunctionLauncher final : public Launcher {
- public:
-  explicit FunctionLauncher(Backend& backend) : backend_(backend) {}
-  void launch(Stream stream, OpLabel label, std::span<const Access> accesses, std::function<void()> body) override;
-
- private:
-  struct Job {
-    std::function<void()> body;
-    std::atomic<bool> done{false};
-  };
-  Backend& backend_;
-  std::deque<Job> jobs_;
-};
-
-/// What a transport brings along for one rank.
+/// What a transport brings along for one rank. Backend, arithmetic and launcher are not owned.
 struct RankBackend {
+  /// On memory that the host can touch.
+  RankBackend(Backend& host_backend, Launcher& launcher, std::int64_t world_rank)
+      : backend(host_backend), arithmetic(std::make_shared<HostArithmetic>(launcher)), rank(world_rank) {}
+  RankBackend(Backend& device, std::shared_ptr<Arithmetic> device_arithmetic, std::int64_t world_rank)
+      : backend(device), arithmetic(std::move(device_arithmetic)), rank(world_rank) {}
+
   Backend& backend;
-  Launcher& launcher;
-  std::int64_t rank = 0;
+  std::shared_ptr<Arithmetic> arithmetic;
+  std::int64_t rank;
 };
 
 /// Calls of collectives by this example, one for each group with more than one member. The runtime counts its own.
@@ -67,6 +34,7 @@ struct CollectiveCalls {
   std::int64_t expert_exchange = 0;
   std::int64_t replicate = 0;
   std::int64_t norm_and_loss = 0;
+  std::int64_t amax = 0;  ///< Of NVFP4 weights.
 
   friend bool operator==(const CollectiveCalls&, const CollectiveCalls&) = default;
 };
@@ -100,8 +68,28 @@ class Rank {
     return {static_cast<T*>(allocate(count * sizeof(T))), count};
   }
   Floats floats(std::size_t count) { return memory<float>(count); }
+  /// Waits for the compute stream, then copies.
+  template <class T>
+  std::vector<std::remove_const_t<T>> read_back(std::span<T> values, std::chrono::milliseconds limit) {
+    backend_.synchronize(compute_, limit);
+    std::vector<std::remove_const_t<T>> out(values.size());
+    arithmetic_->read_back(out.data(), values.data(), values.size_bytes());
+    return out;
+  }
 
-  void run(OpLabel label, std::initializer_list<Access> accesses, std::function<void()> body);
+  Arithmetic& arithmetic() noexcept { return *arithmetic_; }
+  /// On the compute stream. The texts must outlive what is enqueued with it.
+  Task task(std::string_view weight, std::string_view note) const noexcept { return {compute_, {weight, note}}; }
+  /// All bytes become 0.
+  template <class T>
+  void clear(const Task& task, std::span<T> values) {
+    if (!values.empty()) backend_.fill(values.data(), 0, values.size_bytes(), task.stream, task.label);
+  }
+  template <class T>
+  void copy(const Task& task, std::span<T> to, std::span<const T> from) {
+    backend_.copy(to.data(), ElementType::kByte, from.data(), ElementType::kByte, to.size_bytes(), task.stream,
+                  task.label);
+  }
   /// Waits for all work, or gives the device up.
   void drain() noexcept;
   /// In a group of one nothing happens; `calls` counts the others.
@@ -120,7 +108,7 @@ class Rank {
   void* allocate(std::size_t bytes);
 
   Backend& backend_;
-  Launcher& launcher_;
+  std::shared_ptr<Arithmetic> arithmetic_;
   Topology topology_;
   std::int64_t index_;
   Stream compute_;

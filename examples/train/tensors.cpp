@@ -60,6 +60,7 @@ std::vector<TensorSpec> tensors_of(const ModelShape& shape) {
   }
   add_norm(out, "final_norm", shape.hidden);
   add_linear(out, "head", shape.vocab, shape.hidden, Cut::kRows);
+  for (TensorSpec& spec : out) spec.quantizes = spec.sharded && spec.name.starts_with("layers.");
   return out;
 }
 

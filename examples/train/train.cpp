@@ -1,8 +1,9 @@
 #include "train.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <deque>
 
 #include "kernels/bookkeeping/run_accounting.hpp"
@@ -12,8 +13,10 @@ namespace gtp::train {
 
 namespace {
 
-RuntimeOptions runtime_options(const PlanValues& plan, const TrainOptions& options) {
+RuntimeOptions runtime_options(const PlanValues& plan, const ModelShape& shape, const TrainOptions& options) {
   RuntimeOptions out = options.runtime;
+  // In a graph of a whole step every weight gradient has a send buffer of its own.
+  if (options.graph) out.graph_wgrad_ring_size = static_cast<std::uint32_t>(tensors_of(shape).size());
   out.calculate_per_token_loss = plan.calculate_per_token_loss;
   out.gtp_remat_reduce_scatter_with_fp32_accumulation = plan.gtp_remat_reduce_scatter_with_fp32_accumulation;
   return out;
@@ -29,11 +32,14 @@ class Run {
       : plan_(plan),
         shape_(shape),
         options_(options),
-        rank_(transport, plan.topology, runtime_options(plan, options)),
-        parameters_(rank_, shape_, options.seed, options.wire),
+        rank_(transport, plan.topology, runtime_options(plan, shape, options)),
+        parameters_(rank_, shape_, {options.seed, options.wire, options.weight_format, options.graph}),
         model_({rank_, parameters_, shape_, batch_shape(plan.batch.micro_batch_size, shape)}, options.seed),
-        eval_model_({rank_, parameters_, shape_, batch_shape(plan.batch.eval_micro_batch_size, shape)}, options.seed),
-        optimizer_(rank_, parameters_, plan_, options.seed) {}
+        optimizer_(rank_, parameters_, plan_, options.seed) {
+    if (plan.batch_options.eval_iters <= 0) return;
+    const BatchShape batch = batch_shape(plan.batch.eval_micro_batch_size, shape);
+    eval_model_.emplace(BlockContext{rank_, parameters_, shape_, batch}, options.seed);
+  }
 
   TrainLog run() {
     BatchRows rows(plan_.batch, plan_.batch_options);
@@ -50,9 +56,10 @@ class Run {
     }
     report_steps();
     if (plan_.batch_options.eval_iters > 0) evaluate(iteration);
-    log_.pieces = optimizer_.pieces(options_.limit);
+    if (options_.collect_weights) log_.pieces = optimizer_.pieces(options_.limit);
     log_.counters = rank_.gtp().counters();
     log_.calls = rank_.calls();
+    log_.chains = rank_.gtp().chain_table();
     return std::move(log_);
   }
 
@@ -88,14 +95,39 @@ class Run {
     const std::int64_t mbs = plan_.batch.micro_batch_size;
     const std::int64_t tokens_of_lane = row.num_microbatches * mbs * static_cast<std::int64_t>(shape_.seq);
     const float scale = plan_.calculate_per_token_loss ? 1.0F : 1.0F / static_cast<float>(tokens_of_lane);
+    model_.begin_step(consumed_);
+    if (options_.graph) capture(row.num_microbatches, scale);
     optimizer_.zero_grads();
     model_.reset_loss();
-    for (std::int64_t m = 0; m < row.num_microbatches; ++m) {
-      model_.forward(DataSplit::kTrain, consumed_ + (m * plan_.batch.lanes + lane()) * mbs);
-      model_.backward(scale);
+    if (options_.graph) {
+      rank_.gtp().replay(*graphs_.at(row.num_microbatches), rank_.compute());
+    } else {
+      differentiate(row.num_microbatches, scale);
     }
     optimizer_.step(step.learning_rate, tokens_of_lane * plan_.batch.lanes);
     measure(model_, tokens_of_lane);
+  }
+
+  void differentiate(std::int64_t microbatches, float scale) {
+    for (std::int64_t m = 0; m < microbatches; ++m) {
+      model_.forward(DataSplit::kTrain, (m * plan_.batch.lanes + lane()) * plan_.batch.micro_batch_size);
+      model_.backward(scale);
+    }
+  }
+
+  /// Leaves gradients and losses undefined.
+  void capture(std::int64_t microbatches, float scale) {
+    if (graphs_.contains(microbatches)) return;
+    Runtime& gtp = rank_.gtp();
+    optimizer_.zero_grads();
+    model_.reset_loss();
+    gtp.begin_warmup(rank_.compute());
+    differentiate(microbatches, scale);
+    gtp.end_warmup(rank_.compute());
+    GraphScope& scope = gtp.begin_capture(fmt::format("step of {} microbatches", microbatches), rank_.compute());
+    differentiate(microbatches, scale);
+    gtp.end_capture(scope);
+    graphs_[microbatches] = &scope;
   }
 
   /// What the device is to leave for the host: a value a lane, then the gradient norm.
@@ -116,31 +148,29 @@ class Run {
     slot.step = log_.steps.size() - 1;
     slot.tokens_of_lane = tokens_of_lane;
     const std::span<const double> clip = optimizer_.clip();
-    rank_.run({"gradients", "measure"}, {writes(slot.norm), reads(clip)},
-              [clip, norm = slot.norm] { norm[0] = clip[0]; });
+    rank_.copy(rank_.task("gradients", "measure"), slot.norm, clip.first(1));
     if (lanes.size() > 1) {
       rank_.all_gather(lanes, std::as_writable_bytes(slot.losses), std::as_bytes(model.losses()), {"loss", "mean"},
                        rank_.calls().norm_and_loss);
       return;
     }
-    rank_.run({"loss", "mean"}, {writes(slot.losses), reads(model.losses())},
-              [losses = slot.losses, sum = model.losses()] { losses[0] = sum[0]; });
+    rank_.copy(rank_.task("loss", "mean"), slot.losses, model.losses());
   }
 
-  /// Over all lanes. Precondition: the device has caught up.
-  double mean_loss(const Measurement& slot) const {
+  /// Over all lanes. Waits for the device.
+  double mean_loss(const Measurement& slot) {
     std::vector<double> means;
-    for (const double sum : slot.losses) means.push_back(sum / static_cast<double>(slot.tokens_of_lane));
+    for (const double sum : rank_.read_back(slot.losses, options_.limit))
+      means.push_back(sum / static_cast<double>(slot.tokens_of_lane));
     return evaluation_loss(means, rank_.topology()).value_or(0.0);
   }
 
   /// Waits for the device and completes the steps since the last time.
   void report_steps() {
-    rank_.backend().synchronize(rank_.compute(), options_.limit);
     for (std::size_t i = 0; i < used_; ++i) {
       StepLog& step = log_.steps[measurements_[i].step];
       step.loss = mean_loss(measurements_[i]);
-      step.grad_norm = measurements_[i].norm[0];
+      step.grad_norm = rank_.read_back(measurements_[i].norm, options_.limit)[0];
       if (!std::isfinite(step.grad_norm)) {
         throw RuntimeError(RuntimeStatus::kAborted, "the gradient norm is not finite");
       }
@@ -156,18 +186,18 @@ class Run {
     const std::int64_t mbs = batch.eval_micro_batch_size;
     const std::int64_t iterations = plan_.batch_options.eval_iters;
     report_steps();
-    eval_model_.reset_loss();
+    eval_model_->reset_loss();
+    eval_model_->begin_step(0);
     for (std::int64_t i = 0; i < iterations; ++i) {
       for (std::int64_t m = 0; m < batch.eval_num_microbatches; ++m) {
-        eval_model_.forward(DataSplit::kValidation, log_.consumed_valid_samples + (m * batch.lanes + lane()) * mbs);
-        eval_model_.evaluate();
+        eval_model_->forward(DataSplit::kValidation, log_.consumed_valid_samples + (m * batch.lanes + lane()) * mbs);
+        eval_model_->evaluate();
       }
       log_.consumed_valid_samples += batch.eval_global_batch_size;
     }
     rank_.gtp().fence_grads(rank_.compute());
     const std::int64_t tokens = iterations * batch.eval_num_microbatches * mbs * static_cast<std::int64_t>(shape_.seq);
-    measure(eval_model_, tokens);
-    rank_.backend().synchronize(rank_.compute(), options_.limit);
+    measure(*eval_model_, tokens);
     const double loss = mean_loss(measurements_[--used_]);
     log_.evaluations.push_back({iteration, loss, iterations, batch.eval_samples});
     if (options_.on_evaluation) options_.on_evaluation(log_.evaluations.back());
@@ -179,9 +209,10 @@ class Run {
   Rank rank_;
   Parameters parameters_;
   Model model_;
-  Model eval_model_;
+  std::optional<Model> eval_model_;
   Optimizer optimizer_;
-  std::deque<Measurement> measurements_;  ///< Reused after each report; the first `used_` are pending.
+  std::map<std::int64_t, GraphScope*> graphs_;  ///< By number of microbatches. The runtime owns them.
+  std::deque<Measurement> measurements_;        ///< Reused after each report; the first `used_` are pending.
   std::size_t used_ = 0;
   std::size_t reported_ = 0;
   std::int64_t consumed_ = 0;
@@ -195,29 +226,6 @@ TrainLog train(const PlanValues& plan, const ModelShape& shape, const TrainOptio
                const RankBackend& transport) {
   if (const std::string why = refusal(plan, shape); !why.empty()) throw RuntimeError(RuntimeStatus::kInvalidPlan, why);
   return Run(plan, shape, options, transport).run();
-}
-
-std::optional<std::map<std::string, std::vector<float>>> assemble(std::span<const TrainLog> ranks) {
-  std::map<std::string, std::vector<float>> whole;
-  std::map<std::string, std::vector<bool>> known;
-  for (const TrainLog& log : ranks) {
-    for (const WeightPiece& piece : log.pieces) {
-      std::vector<float>& values = whole[piece.tensor];
-      std::vector<bool>& seen = known[piece.tensor];
-      values.resize(piece.rows * piece.cols);
-      seen.resize(values.size());
-      for (std::size_t i = 0; i < piece.where.size(); ++i) {
-        float& value = values[piece.where[i]];
-        if (seen[piece.where[i]] && std::memcmp(&value, &piece.values[i], sizeof value) != 0) return std::nullopt;
-        value = piece.values[i];
-        seen[piece.where[i]] = true;
-      }
-    }
-  }
-  for (const auto& [name, seen] : known) {
-    if (std::find(seen.begin(), seen.end(), false) != seen.end()) return std::nullopt;
-  }
-  return whole;
 }
 
 }  // namespace gtp::train

@@ -45,6 +45,7 @@ struct TrainLog {
   std::vector<WeightPiece> pieces;
   Counters counters;  ///< Of the runtime.
   CollectiveCalls calls;
+  std::string chains;  ///< The table of the chains as linked.
 };
 
 struct TrainOptions {
@@ -53,7 +54,14 @@ struct TrainOptions {
   std::optional<std::int64_t> steps = std::nullopt;
   /// Of weight gradients in flight; accumulation is always in fp32.
   ElementType wire = ElementType::kFloat32;
+  /// Of the weights of attention, MLP and experts, as shards and in flight; GEMMs read them decoded to bf16. The rows
+  /// of their shards and their columns must be multiples of 32 (MXFP8) or 16 (NVFP4).
+  WeightFormat weight_format = WeightFormat::kBf16;
+  /// Forward and backward of all microbatches of a step become one graph, captured at the first step with that many
+  /// and replayed from then on. Calls of collectives in graphs are counted once, when they are captured.
+  bool graph = false;
   RuntimeOptions runtime{};
+  bool collect_weights = true;  ///< Into TrainLog::pieces.
   /// The host waits for the device after so many iterations, at evaluations and at the end; then steps are reported.
   std::int64_t log_interval = 1;
   /// The longest that the iterations between two waits may take.

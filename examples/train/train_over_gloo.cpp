@@ -21,13 +21,15 @@ class GlooLauncher final : public Launcher {
 
 }  // namespace
 
-TrainLog train_over_gloo(const PlanValues& plan, const ModelShape& shape, const TrainOptions& options) {
+TrainLog train_over_gloo(const PlanValues& plan, const ModelShape& shape, const TrainOptions& options,
+                         TraceSink* trace) {
   GlooWorld world = GlooWorld::from_environment();
   if (world.size() != plan.topology.world_size) {
     throw RuntimeError(RuntimeStatus::kInvalidPlan,
                        fmt::format("the job has {} processes, but the plan is for a world of {}", world.size(),
                                    plan.topology.world_size));
   }
+  world.backend().set_trace(trace);
   GlooLauncher launcher(world.backend());
   return train(plan, shape, options, {world.backend(), launcher, world.rank()});
 }

@@ -1,5 +1,6 @@
 /* C ABI of the GTP runtime in kernels/: plain C99, opaque handles, statuses. What the calls mean, and their rules of
- * use, are those of kernels/runtime.hpp. Only the host backend (ranks as threads of one process) is reachable here.
+ * use, are those of kernels/runtime.hpp. Here ranks are threads of one process; gtp/runtime_cuda.h has a process per
+ * GPU.
  *
  * Every call that returns a gtp_status leaves the reason of a failure in gtp_last_error() and lets no exception out.
  * NULL, a handle that was destroyed or is of another kind, a wrong `size` or an unknown enumerator are refused with

@@ -31,7 +31,7 @@ void check_all(const char* what, Same same) {
   compare_all<<<4096, 256, 0, stream()>>>(reinterpret_cast<Mismatches*>(buffer.data()), same);
   must(cudaGetLastError());
   must(cudaStreamSynchronize(stream()));
-  const Bytes bytes = buffer.fetch(what);
+  const ByteVector bytes = buffer.fetch(what);
   const auto found = *reinterpret_cast<const Mismatches*>(bytes.data());
   CHECK_MESSAGE(found.count == 0, what << ": " << found.count << " floats differ, one has bits " << found.an_input);
 }
@@ -53,8 +53,8 @@ struct SameBf16 {
 
 struct SameE2m1Magnitude {
   __device__ bool operator()(std::uint32_t bits) const {
-    const std::uint32_t code = encode_e2m1(float_of(bits & ~kFloatSign));
-    return (cuda::noisy_e2m1_code(float_of(bits)) & 7U) == code;
+    const float magnitude = float_of(bits & ~kFloatSign);
+    return !(magnitude < 7.0F) || cuda::biased_e2m1_code(magnitude) == cuda::kE2m1Units + encode_e2m1(magnitude);
   }
 };
 
@@ -63,14 +63,46 @@ struct SameE2m1Word {
   float factor;
   __device__ bool operator()(std::uint32_t bits) const {
     const cuda::Bf16Pair pairs[4] = {bits, 0x40003F80U, bits ^ 0x80008000U, 0xC0003F00U};
-    const std::uint32_t word = cuda::encode_e2m1_word(pairs, factor);
-    bool same = true;
+    cuda::Bf16Pair limited[4];
+    bool same = true, small = true;
+    for (int i = 0; i < 4; ++i) {
+      limited[i] = cuda::limit_for_e2m1(pairs[i], factor);
+      small = small && cuda::larger_half(cuda::max_magnitude_pair(0, pairs[i])) * factor < 7.0F;
+      small = small && !cuda::has_nan(pairs[i]);
+    }
+    const std::uint32_t word = cuda::encode_e2m1_word(limited, factor);
+    if (small) same = cuda::encode_e2m1_word(pairs, factor) == word;
     for (int i = 0; i < 8; ++i) {
       const cuda::Bf16Pair pair = pairs[i / 2];
       const float value = i % 2 == 0 ? cuda::low_value(pair) : cuda::high_value(pair);
       same = same && (word >> 4 * i & 0xFU) == encode_e2m1(value * factor);
     }
     return same;
+  }
+};
+
+struct SameMxfp8Scale {
+  __device__ bool operator()(std::uint32_t bits) const {
+    const float amax = float_of(bits & ~kFloatSign);
+    if (amax != amax) return true;
+    const std::uint32_t code = cuda::mxfp8_scale_code(amax);
+    const cuda::Bf16Pair inverse = cuda::reciprocal_e8m0_pair(code);
+    return code == mxfp8_scale_of(amax) &&
+           cuda::low_value(inverse) == reciprocal_e8m0(static_cast<std::uint8_t>(code)) &&
+           cuda::high_value(inverse) == cuda::low_value(inverse);
+  }
+};
+
+/// All BF16 values with all scales that are numbers.
+struct SameScaledE4m3 {
+  __device__ bool operator()(std::uint32_t bits) const {
+    const std::uint32_t value = bits & 0xFFFFU, scale = bits >> 16U & 0xFFU;
+    if (scale == 0xFFU) return true;
+    const cuda::Bf16Pair inverse = cuda::reciprocal_e8m0_pair(scale);
+    const std::uint32_t code = encode_e4m3(float_of(value << 16U) * reciprocal_e8m0(static_cast<std::uint8_t>(scale)));
+    return cuda::scaled_e4m3_pair(value | 0x3F800000U, inverse) ==
+               (code | cuda::scaled_e4m3_pair(0x3F800000U, inverse)) &&
+           cuda::scaled_e4m3_pair(value << 16U, inverse) == code << 8U;
   }
 };
 
@@ -89,7 +121,9 @@ struct SameE2m1Values {
     return same;
   }
   static __device__ float e2m1_magnitude(std::uint32_t code) {
-    return code < 4 ? 0.5F * static_cast<float>(code) : code < 6 ? static_cast<float>(code - 2) : 2.0F * static_cast<float>(code - 4);
+    return code < 4   ? 0.5F * static_cast<float>(code)
+           : code < 6 ? static_cast<float>(code - 2)
+                      : 2.0F * static_cast<float>(code - 4);
   }
 };
 
@@ -116,7 +150,14 @@ struct SameNvfp4Scale {
 
 TEST_CASE("E4M3 rounds every float as the reference does") { check_all("e4m3_pair", SameE4m3{}); }
 TEST_CASE("BF16 rounds every float as the reference does") { check_all("bf16_pair", SameBf16{}); }
-TEST_CASE("E2M1 rounds every float as the reference does") { check_all("noisy_e2m1_code", SameE2m1Magnitude{}); }
+TEST_CASE("E2M1 rounds every float as the reference does") { check_all("biased_e2m1_code", SameE2m1Magnitude{}); }
+
+TEST_CASE("MXFP8 scales and their reciprocals agree for every amax of a block") {
+  check_all("mxfp8_scale_code", SameMxfp8Scale{});
+}
+TEST_CASE("E4M3 codes of scaled BF16 values agree for every value and scale") {
+  check_all("scaled_e4m3_pair", SameScaledE4m3{});
+}
 
 TEST_CASE("E2M1 words hold every pair of BF16 values in order") {
   for (const float factor : {1.0F, 0.3217F, 7.77e20F, 3.4028234663852886e38F, 1e-36F}) {

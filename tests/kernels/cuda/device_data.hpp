@@ -15,9 +15,11 @@
 
 namespace device_data {
 
-using Bytes = std::vector<std::uint8_t>;
+using ByteVector = std::vector<std::uint8_t>;
 
-inline void must(cudaError_t status) { REQUIRE_MESSAGE(status == cudaSuccess, std::string(cudaGetErrorString(status))); }
+inline void must(cudaError_t status) {
+  REQUIRE_MESSAGE(status == cudaSuccess, std::string(cudaGetErrorString(status)));
+}
 
 /// The stream of all tests; not the default stream, which cannot be captured.
 inline cudaStream_t stream() {
@@ -65,17 +67,21 @@ class Buffer {
   template <class T>
   Buffer(const std::vector<T>& values, std::size_t misalignment) : Buffer(values.size() * sizeof(T), misalignment) {
     must(cudaMemcpy(data(), values.data(), size_, cudaMemcpyHostToDevice));
+    must(cudaDeviceSynchronize());  // pageable memory has only been staged when cudaMemcpy returns
   }
   Buffer(Buffer&& other) noexcept
-      : memory_(std::exchange(other.memory_, nullptr)), size_(other.size_), begin_(other.begin_), poison_(other.poison_) {}
+      : memory_(std::exchange(other.memory_, nullptr)),
+        size_(other.size_),
+        begin_(other.begin_),
+        poison_(other.poison_) {}
   Buffer& operator=(Buffer&&) = delete;
   ~Buffer() { cudaFree(memory_); }
 
   std::uint8_t* data() const { return static_cast<std::uint8_t*>(memory_) + begin_; }
 
   /// What lies there now. The bands are checked.
-  Bytes fetch(const std::string& what) const {
-    Bytes all(begin_ + size_ + kBand);
+  ByteVector fetch(const std::string& what) const {
+    ByteVector all(begin_ + size_ + kBand);
     must(cudaMemcpy(all.data(), memory_, all.size(), cudaMemcpyDeviceToHost));
     std::size_t touched = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -85,7 +91,8 @@ class Buffer {
                         << size_);
       }
     }
-    return {all.begin() + static_cast<std::ptrdiff_t>(begin_), all.begin() + static_cast<std::ptrdiff_t>(begin_ + size_)};
+    return {all.begin() + static_cast<std::ptrdiff_t>(begin_),
+            all.begin() + static_cast<std::ptrdiff_t>(begin_ + size_)};
   }
 
  private:
@@ -98,8 +105,9 @@ inline std::string name_of(const char* kernel, std::int64_t rows, std::int64_t c
   return std::string(kernel) + " [" + std::to_string(rows) + ", " + std::to_string(cols) + "] " + detail;
 }
 
-inline void check_same(const std::string& what, const Bytes& actual, const Bytes& expected) {
+inline void check_same(const std::string& what, const ByteVector& actual, const ByteVector& expected) {
   REQUIRE_MESSAGE(actual.size() == expected.size(), what);
+  if (actual.empty()) return;
   std::size_t wrong = 0, first = 0;
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (actual[i] != expected[i] && wrong++ == 0) first = i;
@@ -109,26 +117,27 @@ inline void check_same(const std::string& what, const Bytes& actual, const Bytes
 }
 
 /// Floats: bits must agree, except that any NaN equals any NaN.
-inline void check_same_fp32(const std::string& what, const Bytes& actual, const std::vector<float>& expected) {
+inline void check_same_fp32(const std::string& what, const ByteVector& actual, const std::vector<float>& expected) {
   REQUIRE_MESSAGE(actual.size() == expected.size() * sizeof(float), what);
+  if (actual.empty()) return;
   const auto* values = reinterpret_cast<const float*>(actual.data());
   std::size_t wrong = 0, first = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const bool same = gtp::bits_of(values[i]) == gtp::bits_of(expected[i]) ||
-                      (values[i] != values[i] && expected[i] != expected[i]);
+    const bool same =
+        gtp::bits_of(values[i]) == gtp::bits_of(expected[i]) || (values[i] != values[i] && expected[i] != expected[i]);
     if (!same && wrong++ == 0) first = i;
   }
   CHECK_MESSAGE(wrong == 0, what << ": " << wrong << " of " << expected.size() << " values differ, the first at "
                                  << first << ": " << values[first] << " instead of " << expected[first]);
 }
 
-inline Bytes bytes_of(const std::vector<gtp::Bf16>& values) {
+inline ByteVector bytes_of(const std::vector<gtp::Bf16>& values) {
   const auto* begin = reinterpret_cast<const std::uint8_t*>(values.data());
   return {begin, begin + 2 * values.size()};
 }
 
 /// Against expected floats, in the type the kernel wrote.
-inline void check_values(const std::string& what, bool is_bf16, const Bytes& actual,
+inline void check_values(const std::string& what, bool is_bf16, const ByteVector& actual,
                          const std::vector<float>& expected) {
   if (!is_bf16) return check_same_fp32(what, actual, expected);
   std::vector<gtp::Bf16> rounded(expected.size());

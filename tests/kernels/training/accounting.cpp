@@ -1,7 +1,7 @@
 // Groups, batches, learning rates and evaluations of a run against what the engine says of the plan.
 #include "gtp/batch.hpp"
 #include "gtp/groups.hpp"
-#include "runs.hpp"
+#include "moe_plans.hpp"
 
 using namespace gtp;
 using namespace gtp::test;
@@ -126,6 +126,14 @@ TEST_CASE("evaluation leaves training as it was") {
   CHECK(differing(same.weights, without.weights) == 0);
 }
 
+TEST_CASE("a run of no steps evaluates the initial weights") {
+  const std::string more = R"("adam_beta2": 0.95, "eval_iters": 1, "eval_interval": 1, "eval_global_batch_size": 2)";
+  const WorldRun run = run_on_threads(dense_plan(2, 1, 2, 4, more), {}, {.steps = 0});
+  CHECK(run.ranks[0].steps.empty());
+  REQUIRE(run.ranks[0].evaluations.size() == 1);
+  CHECK(run.ranks[0].evaluations[0].loss > 3.0);  // about the logarithm of 32 tokens
+}
+
 TEST_CASE("the gradient norm counts every parameter once, whatever is sharded") {
   const WorldRun single = run_on_threads(dense_plan(1, 1, 1, 4), {}, {.steps = 1});
   const double norm = single.ranks[0].steps[0].grad_norm;
@@ -147,6 +155,6 @@ TEST_CASE("a plan or a model that the example has no code for is refused with a 
   CHECK(refusal(dense_plan(4, 2, 4, 4), {.heads = 3, .ffn = 32}) == "hidden 16 cannot be split by 3");
   CHECK(refusal(dense_plan(4, 4, 4, 4), {.hidden = 18, .heads = 6}) == "heads 6 cannot be split by 4");
   CHECK(refusal(dense_plan(4, 2, 4, 4), {.experts = 4}).find("tensor_model_parallel_size is 2") == 0);
-  CHECK(refusal(dense_plan(1, 1, 1, 4), {.experts = 4, .topk = 5}) == "topk 5 is not within 1 to 4 experts");
+  CHECK(refusal(moe_plan(1, 1, 1, 1, 4), {.experts = 4, .topk = 5}) == "topk 5 is not within 1 to 4 experts");
   CHECK(refusal(dense_plan(1, 1, 1, 4), {}).empty());
 }

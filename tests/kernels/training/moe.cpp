@@ -1,5 +1,5 @@
 // A mixture of experts with EP and EGTP_remat against the unsharded run.
-#include "runs.hpp"
+#include "moe_plans.hpp"
 
 using namespace gtp;
 using namespace gtp::test;
@@ -8,14 +8,6 @@ using namespace gtp::train;
 namespace {
 
 constexpr ModelShape kMoe{.layers = 2, .ffn = 24, .experts = 4, .topk = 2};
-
-PlanValues moe_plan(std::int64_t world, std::int64_t shards, std::int64_t ep, std::int64_t expert_shards,
-                    std::int64_t batch, const std::string& more = "\"adam_beta2\": 0.95") {
-  return plan_of(fmt::format(R"("world_size": {}, "tensor_model_parallel_size": 1,
-      "tensor_parallel_num_weight_shards": {}, "expert_tensor_parallel_size": 1, "expert_model_parallel_size": {},
-      "expert_tensor_parallel_num_weight_shards": {}, "num_experts": 4, "global_batch_size": {}, {})",
-                             world, shards, ep, expert_shards, batch, more));
-}
 
 }  // namespace
 

@@ -1,0 +1,34 @@
+#include "kernels/cuda/nvfp4_quantize.cuh"
+
+namespace gtp::cuda {
+
+namespace {
+
+template <class Value, class Tile, int kBlocksPerSm>
+void pick_alignment(const KernelCall& call, const Nvfp4QuantizeArguments& arguments, cudaStream_t stream) {
+  const bool aligned =
+      is_aligned(arguments.source, 16) && is_aligned(arguments.row.data, 4) && is_aligned(arguments.row.scales, 4);
+  if (aligned) {
+    launch_nvfp4_quantize<Nvfp4Quantizer<Value, Tile, true>, kBlocksPerSm>(call, arguments, stream);
+  } else {
+    launch_nvfp4_quantize<Nvfp4Quantizer<Value, Tile, false>, 1>(call, arguments, stream);
+  }
+}
+
+}  // namespace
+
+void quantize_nvfp4(const SourceMatrix& source, const float* amax, const QuantizedCopy& row, cudaStream_t stream) {
+  const KernelCall call{"quantize_nvfp4", source.rows, source.cols};
+  if (is_empty_matrix(call, kNvfp4BlockSize)) return;
+  require_values(call, source.values, source.type);
+  require_copy(call, row);
+  if (amax == nullptr || !is_aligned(amax, alignof(float))) refuse(call, "there is no amax");
+  const Nvfp4QuantizeArguments arguments = nvfp4_quantize_arguments(source, amax, row);
+  if (source.type == ElementType::kBFloat16) {
+    pick_alignment<__nv_bfloat16, WarpTile<8, 8>, 4>(call, arguments, stream);
+  } else {
+    pick_alignment<float, WarpTile<8, 8>, 2>(call, arguments, stream);
+  }
+}
+
+}  // namespace gtp::cuda

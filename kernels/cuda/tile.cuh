@@ -1,0 +1,53 @@
+// How a matrix is spread over threads by the format kernels. A block of threads owns 128 x 128 values: exactly one
+// 128 x 4 tile of MXFP8 scales in either direction, so padding of the scales belongs to the blocks that own it. A warp
+// owns 32 rows of it, all held in registers; a lane owns the same few columns in several of those rows.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/format_kernels.hpp"
+#include "kernels/cuda/packet.cuh"
+
+namespace gtp::cuda {
+
+inline constexpr int kTileRows = 128;
+inline constexpr int kTileCols = 128;
+inline constexpr int kWarpRows = 32;
+
+/// `kColsPerLane` columns for each of `kLanes` lanes; the other lanes of the warp take further rows.
+template <int kColsPerLane_, int kLanes_>
+struct WarpTile {
+  static constexpr int kColsPerLane = kColsPerLane_;
+  static constexpr int kLanes = kLanes_;
+  static constexpr int kCols = kColsPerLane * kLanes;
+  static constexpr int kRowsPerStep = 32 / kLanes;
+  static constexpr int kSteps = kWarpRows / kRowsPerStep;
+  static constexpr int kWarpsAcross = kTileCols / kCols;
+  static constexpr int kThreads = 32 * kWarpsAcross * (kTileRows / kWarpRows);
+  static_assert(kTileCols % kCols == 0);
+
+  std::int64_t tile_row, tile_col;  ///< Of the block of threads, in tiles.
+  int first_row;                    ///< Of this warp, in the tile.
+  int lane_row;                     ///< Of this lane in its warp's rows, at step 0.
+  int col;                          ///< First column of this lane, in the tile.
+
+  __device__ explicit WarpTile(std::uint32_t tiles_across) {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    tile_row = blockIdx.x / tiles_across;
+    tile_col = blockIdx.x % tiles_across;
+    first_row = warp / kWarpsAcross * kWarpRows;
+    lane_row = lane / kLanes;
+    col = warp % kWarpsAcross * kCols + lane % kLanes * kColsPerLane;
+  }
+
+  __device__ std::int64_t matrix_row(int step) const {
+    return tile_row * kTileRows + first_row + lane_row + step * kRowsPerStep;
+  }
+  __device__ std::int64_t matrix_col() const { return tile_col * kTileCols + col; }
+};
+
+__device__ inline std::size_t scale_offset(const ScaleGrid& grid, ScaleOrder order, std::int64_t i, std::int64_t j) {
+  return order == ScaleOrder::kCompact ? grid.compact_offset(i, j) : grid.swizzled_offset(i, j);
+}
+
+}  // namespace gtp::cuda
