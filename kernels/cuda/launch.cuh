@@ -76,7 +76,6 @@ inline constexpr bool kCanOverlap = false;
 __device__ inline void wait_for_predecessor() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
@@ -97,8 +96,10 @@ void launch(const KernelCall& call, void (*kernel)(Parameters...), std::int64_t 
   check(call, cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
-/// launch() of a kernel that begins with wait_for_predecessor(): its blocks take their places while the last ones of
-/// the kernel before it on the stream still run, which saves a microsecond of two. In a captured graph as well.
+/// launch() of a kernel that begins with wait_for_predecessor(): its blocks take their places once those of the kernel
+/// before it on the stream have ended, before that kernel counts as complete; in a captured graph as well. Kernels do
+/// not let their successor in any earlier: it would get places where blocks happen to have ended, a multiprocessor with
+/// few blocks left twice as many as another, which costs small grids more than it saves.
 template <class... Parameters, class... Arguments>
 void launch_overlapped(const KernelCall& call, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
                        cudaStream_t stream, const Arguments&... arguments) {

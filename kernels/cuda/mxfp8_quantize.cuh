@@ -33,22 +33,6 @@ struct Mxfp8Quantizer {
     alignas(4) std::uint8_t col[kScaleTileInner][kTileCols];
   };
 
-  __device__ static void load(const Value* address, Pairs& pairs) {
-    constexpr int kGrain = kAligned ? 16 : static_cast<int>(sizeof(Value));
-    const Packet<16> first = load_packet<16, kGrain>(address);
-    if constexpr (sizeof(Value) == 2) {
-#pragma unroll
-      for (int i = 0; i < kPairs; ++i) pairs[i] = first.words[i];
-    } else {
-      const Packet<16> second = load_packet<16, kGrain>(address + 4);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        pairs[i] = bf16_pair(float_of(first.words[2 * i]), float_of(first.words[2 * i + 1]));
-        pairs[i + 2] = bf16_pair(float_of(second.words[2 * i]), float_of(second.words[2 * i + 1]));
-      }
-    }
-  }
-
   /// Largest magnitudes of the row blocks this lane has values of in two rows; of the first row in the low half.
   __device__ static Bf16Pair row_amaxes(const Pairs& first, const Pairs& second) {
     Bf16Pair a = 0, b = 0;
@@ -170,7 +154,7 @@ struct Mxfp8Quantizer {
           static_cast<const Value*>(arguments.source) + tile.matrix_row(0) * arguments.cols + tile.matrix_col();
 #pragma unroll
       for (int step = 0; step < Tile::kSteps; ++step) {
-        load(source + step * Tile::kRowsPerStep * arguments.cols, pairs[step]);
+        load_pairs<kAligned>(source + step * Tile::kRowsPerStep * arguments.cols, pairs[step]);
       }
     }
     if constexpr (kRow) quantize_rows(arguments, tile, inside, pairs, scales);

@@ -27,7 +27,7 @@ void quantize_nvfp4(const SourceMatrix& source, const float* amax, const Quantiz
   if (source.type == ElementType::kBFloat16) {
     pick_alignment<__nv_bfloat16, WarpTile<8, 8>, 4>(call, arguments, stream);
   } else {
-    pick_alignment<float, WarpTile<8, 8>, 2>(call, arguments, stream);
+    pick_alignment<float, WarpTile<8, 8>, 3>(call, arguments, stream);
   }
 }
 

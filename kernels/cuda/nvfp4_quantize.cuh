@@ -32,22 +32,6 @@ struct Nvfp4Quantizer {
     alignas(4) std::uint8_t codes[kTileRows / kBlock][kBlocksAcross];
   };
 
-  __device__ static void load(const Value* address, Pairs& pairs) {
-    constexpr int kGrain = kAligned ? 16 : static_cast<int>(sizeof(Value));
-    const Packet<16> first = load_packet<16, kGrain>(address);
-    if constexpr (sizeof(Value) == 2) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) pairs[i] = first.words[i];
-    } else {
-      const Packet<16> second = load_packet<16, kGrain>(address + 4);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        pairs[i] = bf16_pair(float_of(first.words[2 * i]), float_of(first.words[2 * i + 1]));
-        pairs[i + 2] = bf16_pair(float_of(second.words[2 * i]), float_of(second.words[2 * i + 1]));
-      }
-    }
-  }
-
   /// Largest magnitudes, by `larger`, in the 16 x 16 tile that this lane's values in steps [0, kGroupSteps) are in.
   template <class Larger>
   __device__ static Bf16Pair tile_amax(const Pairs* pairs, const Larger& larger) {
@@ -105,11 +89,18 @@ struct Nvfp4Quantizer {
     const Tile tile(arguments.tiles_across);
     const std::int64_t origin = tile.matrix_row(0) * arguments.cols + tile.matrix_col();
     const std::int64_t step_stride = Tile::kRowsPerStep * arguments.cols;
+    bool inside[kGroups];
     Pairs pairs[Tile::kSteps] = {};
 #pragma unroll
-    for (int step = 0; step < Tile::kSteps; ++step) {
-      if (tile.matrix_col() >= arguments.cols || tile.matrix_row(step) >= arguments.rows) continue;
-      load(static_cast<const Value*>(arguments.source) + origin + step * step_stride, pairs[step]);
+    for (int group = 0; group < kGroups; ++group) {
+      const std::int64_t first_row = tile.tile_row * kTileRows + tile.first_row + group * kBlock;
+      inside[group] = tile.matrix_col() < arguments.cols && first_row < arguments.rows;
+      if (!inside[group]) continue;
+      const Value* source = static_cast<const Value*>(arguments.source) + origin + group * kGroupSteps * step_stride;
+#pragma unroll
+      for (int step = 0; step < kGroupSteps; ++step, source += step_stride) {
+        load_pairs<kAligned>(source, pairs[group * kGroupSteps + step]);
+      }
     }
     const float global_scale = nvfp4_global_scale(amax);
 #pragma unroll
@@ -117,12 +108,11 @@ struct Nvfp4Quantizer {
       Pairs* group_pairs = pairs + group * kGroupSteps;
       const TileScale scale = scale_tile(group_pairs, global_scale);
       scales.codes[tile.first_row / kBlock + group][tile.col / kBlock] = scale.code;  // equal on all lanes of the tile
+      if (!inside[group]) continue;
+      std::uint8_t* data = arguments.row.data + (origin + group * kGroupSteps * step_stride) / 2;
 #pragma unroll
-      for (int step = 0; step < kGroupSteps; ++step) {
-        const int all = group * kGroupSteps + step;
-        if (tile.matrix_col() >= arguments.cols || tile.matrix_row(all) >= arguments.rows) continue;
-        store_word<kAligned>(arguments.row.data + (origin + all * step_stride) / 2,
-                             encode_e2m1_word(group_pairs[step], scale.factor));
+      for (int step = 0; step < kGroupSteps; ++step, data += step_stride / 2) {
+        store_word<kAligned>(data, encode_e2m1_word(group_pairs[step], scale.factor));
       }
     }
     __syncthreads();

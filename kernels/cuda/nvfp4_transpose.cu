@@ -8,12 +8,12 @@ void transpose_nvfp4(std::int64_t rows, std::int64_t cols, const ConstQuantizedC
   if (is_empty_matrix(call, kNvfp4BlockSize)) return;
   require_copy(call, row);
   require_copy(call, col);
-  const Nvfp4TransposeArguments arguments = nvfp4_transpose_arguments(rows, cols, row, col);
-  const bool aligned = is_aligned(row.data, 8) && is_aligned(col.data, 8) && is_aligned(col.scales, 4);
-  if (aligned) {
-    launch_nvfp4_transpose<256, 4, 16, 2, true>(call, arguments, stream);
+  if (!is_aligned(row.data, 8) || !is_aligned(col.data, 8) || !is_aligned(col.scales, 4)) {
+    launch_nvfp4_transpose<Nvfp4Transposer<256, 256, false>, 1>(call, rows, cols, row, col, stream);
+  } else if (col.order == ScaleOrder::kCompact) {  // 512 rows have 32 bytes of scales, all that memory moves at once
+    launch_nvfp4_transpose<Nvfp4Transposer<512, 128, true>, 4>(call, rows, cols, row, col, stream);
   } else {
-    launch_nvfp4_transpose<256, 1, 16, 2, false>(call, arguments, stream);
+    launch_nvfp4_transpose<Nvfp4Transposer<256, 256, true>, 4>(call, rows, cols, row, col, stream);
   }
 }
 

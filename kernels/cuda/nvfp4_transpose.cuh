@@ -1,5 +1,5 @@
 // The column copy of an NVFP4 matrix from its row copy. A thread turns 8 x 8 codes around in registers; shared memory
-// turns a tile of 32 x 32 such blocks around, with rows rotated so that no two lanes meet in a bank.
+// turns a tile of 1024 such blocks around, with rows rotated so that no two lanes meet in a bank.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -13,11 +13,8 @@ struct Nvfp4TransposeArguments {
   QuantizedCopy col;
   std::int64_t rows, cols;
   ScaleGrid row_grid, col_grid;
-  std::uint32_t tiles_across, tiles_down;
+  std::uint32_t tiles_across;
 };
-
-inline constexpr int kTransposeTile = 256;
-inline constexpr int kTransposeBlocks = kTransposeTile / 8;
 
 /// words[i] has eight codes of row i; afterwards words[j] has those of column j.
 __device__ inline void transpose_codes(std::uint32_t (&words)[8]) {
@@ -42,86 +39,86 @@ __device__ inline void transpose_codes(std::uint32_t (&words)[8]) {
   }
 }
 
-/// `kBand`: tile rows that blocks walk down before they step to the next column, so that what runs at the same time
-/// writes long pieces of the columns and still reads long pieces of the rows.
-template <int kThreads, int kBand, int kWords, bool kAligned>
+/// A tile has `kRows` x `kCols` codes.
+/// `kAligned`: data to 8 bytes, scales of columns to 4.
+template <int kRows_, int kCols_, bool kAligned_>
 struct Nvfp4Transposer {
-  static constexpr int kWarps = kThreads / 32;
-  static constexpr int kLanes = kTransposeBlocks / kWords;  ///< That share a row; a lane has neighbouring words of it.
-  static constexpr int kRowsAtOnce = kWarps * (32 / kLanes);
-  static constexpr int kRounds = kTransposeBlocks / kRowsAtOnce;
-  static constexpr int kGrain = kAligned ? 4 * kWords : 1;
-  static constexpr int kScaleBlocks = kTransposeTile / static_cast<int>(kNvfp4BlockSize);
+  static constexpr int kRows = kRows_, kCols = kCols_, kThreads = 256;
+  static constexpr bool kAligned = kAligned_;
+  static constexpr int kGrain = kAligned ? 8 : 1;
+  static constexpr int kRowLanes = kCols / 16, kRowsAtOnce = kThreads / kRowLanes;  ///< Lanes with codes of one row.
+  static constexpr int kColLanes = kRows / 16, kColsAtOnce = kThreads / kColLanes;
+  static constexpr int kRounds = kRows / 8 / kRowsAtOnce;
+  static constexpr int kScaleRows = kRows / static_cast<int>(kNvfp4BlockSize);
+  static constexpr int kScaleCols = kCols / static_cast<int>(kNvfp4BlockSize);
 
   struct Shared {
-    alignas(8) std::uint32_t codes[kTransposeTile][kTransposeBlocks];
-    std::uint8_t scales[kScaleBlocks][kScaleBlocks];
+    alignas(8) std::uint32_t codes[kCols][kRows / 8];
+    std::uint8_t scales[kScaleRows][kScaleCols];
   };
+
+  /// Where in its column the word of block row `row` is: pairs of words stay together, and neither the blocks of a row
+  /// nor the pairs of a column meet in a bank.
+  __device__ static int place(int row, int col) { return row ^ (col / 16 * (32 / kRowLanes)) ^ (col / 8 % 2); }
 
   __device__ static void read_codes(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
                                     std::int64_t first_col, Shared& shared) {
-    const int lane = static_cast<int>(threadIdx.x) % kLanes, part = static_cast<int>(threadIdx.x) / kLanes;
-    const std::int64_t col = first_col + 8 * kWords * lane;
-    Packet<4 * kWords> packets[kRounds][8] = {};
+    const int lane = static_cast<int>(threadIdx.x) % kRowLanes, part = static_cast<int>(threadIdx.x) / kRowLanes;
+    const std::int64_t col = first_col + 16 * lane;
+    Packet<8> packets[kRounds][8] = {};
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
       const std::int64_t row = first_row + 8 * (part + round * kRowsAtOnce);
       if (row >= arguments.rows || col >= arguments.cols) continue;
       const std::uint8_t* source = arguments.row.data + (row * arguments.cols + col) / 2;
 #pragma unroll
-      for (auto& packet : packets[round]) {
-        packet = load_packet<4 * kWords, kGrain>(source);
+      for (Packet<8>& packet : packets[round]) {
+        packet = load_packet<8, kGrain>(source);
         source += arguments.cols / 2;
       }
     }
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
-      const int block_row = part + round * kRowsAtOnce;
 #pragma unroll
-      for (int w = 0; w < kWords; ++w) {
+      for (int half = 0; half < 2; ++half) {
         std::uint32_t words[8];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) words[i] = packets[round][i].words[w];
+        for (int i = 0; i < 8; ++i) words[i] = packets[round][i].words[half];
         transpose_codes(words);
-        const int block_col = kWords * lane + w;
+        const int tile_col = 16 * lane + 8 * half;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) shared.codes[8 * block_col + j][block_row ^ block_col] = words[j];
+        for (int j = 0; j < 8; ++j) {
+          shared.codes[tile_col + j][place(part + round * kRowsAtOnce, tile_col)] = words[j];
+        }
       }
     }
   }
 
   __device__ static void write_codes(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
                                      std::int64_t first_col, const Shared& shared) {
-    const int lane = static_cast<int>(threadIdx.x) % kLanes, part = static_cast<int>(threadIdx.x) / kLanes;
-    const std::int64_t row = first_row + 8 * kWords * lane;
+    const int lane = static_cast<int>(threadIdx.x) % kColLanes, part = static_cast<int>(threadIdx.x) / kColLanes;
+    const std::int64_t row = first_row + 16 * lane;
     if (row >= arguments.rows) return;
     std::uint8_t* target = arguments.col.data + ((first_col + part) * arguments.rows + row) / 2;
-    const std::int64_t step_stride = kRowsAtOnce * (arguments.rows / 2);
+    const std::int64_t step_stride = kColsAtOnce * (arguments.rows / 2);
 #pragma unroll 8
-    for (int col = part; col < kTransposeTile; col += kRowsAtOnce, target += step_stride) {
+    for (int col = part; col < kCols; col += kColsAtOnce, target += step_stride) {
       if (first_col + col >= arguments.cols) return;
-      const std::uint32_t* codes = &shared.codes[col][kWords * (lane ^ col / (8 * kWords))];
-      Packet<4 * kWords> packet;
-      if constexpr (kWords == 1) {
-        packet.words[0] = *codes;
-      } else {
-        const uint2 two = *reinterpret_cast<const uint2*>(codes);
-        const bool turned = col / 8 % 2 != 0;
-        packet.words[0] = turned ? two.y : two.x;
-        packet.words[1] = turned ? two.x : two.y;
-      }
-      store_packet<kGrain>(target, packet);
+      const int first = place(2 * lane, col);
+      const uint2 two = *reinterpret_cast<const uint2*>(&shared.codes[col][first / 2 * 2]);
+      const bool turned = first % 2 != 0;
+      store_packet<kGrain>(target, Packet<8>{{turned ? two.y : two.x, turned ? two.x : two.y}});
     }
   }
 
   /// One scale per tile of 16 x 16: that of the tile's first row. Zero outside the matrix.
   __device__ static void read_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
                                      std::int64_t first_col, Shared& shared) {
-    for (int index = static_cast<int>(threadIdx.x); index < kScaleBlocks * kScaleBlocks; index += kThreads) {
-      const std::int64_t row = first_row + index / kScaleBlocks * kNvfp4BlockSize;
-      const std::int64_t block = first_col / kNvfp4BlockSize + index % kScaleBlocks;
+    for (int index = static_cast<int>(threadIdx.x); index < kScaleRows * kScaleCols; index += kThreads) {
+      const std::int64_t row = first_row + index / kScaleCols * kNvfp4BlockSize;
+      const std::int64_t block = first_col / kNvfp4BlockSize + index % kScaleCols;
       const bool inside = row < arguments.rows && block < arguments.row_grid.inner;
-      shared.scales[index / kScaleBlocks][index % kScaleBlocks] =
+      shared.scales[index / kScaleCols][index % kScaleCols] =
           inside ? arguments.row.scales[scale_offset(arguments.row_grid, arguments.row.order, row, block)]
                  : std::uint8_t{0};
     }
@@ -129,10 +126,13 @@ struct Nvfp4Transposer {
 
   __device__ static void write_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
                                       std::int64_t first_col, const Shared& shared) {
-    constexpr int kScaleWords = kScaleBlocks / 4;
+    constexpr int kScaleWords = kScaleRows / 4;
 #pragma unroll 4
-    for (int index = static_cast<int>(threadIdx.x); index < kTransposeTile * kScaleWords; index += kThreads) {
-      const int col = index / kScaleWords, block = index % kScaleWords * 4;
+    for (int index = static_cast<int>(threadIdx.x); index < kCols * kScaleWords; index += kThreads) {
+      const int part = index % kCols;  // swizzled, neighbours write neighbouring words of a tile
+      const bool compact = arguments.col.order == ScaleOrder::kCompact;
+      const int col = compact ? index / kScaleWords : part / 128 * 128 + part % 4 * 32 + part % 128 / 4;
+      const int block = (compact ? index % kScaleWords : index / kCols) * 4;
       const std::int64_t i = first_col + col, j = first_row / kNvfp4BlockSize + block;
       if (i >= arguments.col_grid.padded_outer() || j >= arguments.col_grid.padded_inner()) continue;
       std::uint32_t word = 0;
@@ -146,11 +146,8 @@ struct Nvfp4Transposer {
 
   __device__ static void run(const Nvfp4TransposeArguments& arguments) {
     __shared__ Shared shared;
-    const std::uint32_t first_of_band = blockIdx.x / (kBand * arguments.tiles_across) * kBand;
-    const std::uint32_t band = min(static_cast<std::uint32_t>(kBand), arguments.tiles_down - first_of_band);
-    const std::uint32_t in_band = blockIdx.x - first_of_band * arguments.tiles_across;
-    const std::int64_t first_row = std::int64_t{first_of_band + in_band % band} * kTransposeTile;
-    const std::int64_t first_col = std::int64_t{in_band / band} * kTransposeTile;
+    const std::int64_t first_row = std::int64_t{blockIdx.x / arguments.tiles_across} * kRows;
+    const std::int64_t first_col = std::int64_t{blockIdx.x % arguments.tiles_across} * kCols;
     read_scales(arguments, first_row, first_col, shared);
     read_codes(arguments, first_row, first_col, shared);
     __syncthreads();
@@ -159,30 +156,27 @@ struct Nvfp4Transposer {
   }
 };
 
-template <int kThreads, int kBlocksPerSm, int kBand, int kWords, bool kAligned>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+template <class Transposer, int kBlocksPerSm>
+__global__ void __launch_bounds__(Transposer::kThreads, kBlocksPerSm)
     nvfp4_transpose_kernel(const __grid_constant__ Nvfp4TransposeArguments arguments) {
   wait_for_predecessor();
-  Nvfp4Transposer<kThreads, kBand, kWords, kAligned>::run(arguments);
+  Transposer::run(arguments);
 }
 
-template <int kThreads, int kBlocksPerSm, int kBand, int kWords, bool kAligned>
-void launch_nvfp4_transpose(const KernelCall& call, const Nvfp4TransposeArguments& arguments, cudaStream_t stream) {
-  const std::int64_t blocks = std::int64_t{arguments.tiles_down} * arguments.tiles_across;
-  launch_overlapped(call, nvfp4_transpose_kernel<kThreads, kBlocksPerSm, kBand, kWords, kAligned>, blocks, kThreads,
-                    stream, arguments);
-}
-
-inline Nvfp4TransposeArguments nvfp4_transpose_arguments(std::int64_t rows, std::int64_t cols,
-                                                         const ConstQuantizedCopy& row, const QuantizedCopy& col) {
-  return {row,
-          col,
-          rows,
-          cols,
-          nvfp4_row_scales(rows, cols),
-          nvfp4_col_scales(rows, cols),
-          static_cast<std::uint32_t>(detail::blocks_of(cols, kTransposeTile)),
-          static_cast<std::uint32_t>(detail::blocks_of(rows, kTransposeTile))};
+template <class Transposer, int kBlocksPerSm>
+void launch_nvfp4_transpose(const KernelCall& call, std::int64_t rows, std::int64_t cols, const ConstQuantizedCopy& row,
+                            const QuantizedCopy& col, cudaStream_t stream) {
+  const std::int64_t down = detail::blocks_of(rows, Transposer::kRows);
+  const std::int64_t across = detail::blocks_of(cols, Transposer::kCols);
+  const Nvfp4TransposeArguments arguments{row,
+                                          col,
+                                          rows,
+                                          cols,
+                                          nvfp4_row_scales(rows, cols),
+                                          nvfp4_col_scales(rows, cols),
+                                          static_cast<std::uint32_t>(across)};
+  launch_overlapped(call, nvfp4_transpose_kernel<Transposer, kBlocksPerSm>, down * across, Transposer::kThreads, stream,
+                    arguments);
 }
 
 }  // namespace gtp::cuda

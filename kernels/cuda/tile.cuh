@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/codes.cuh"
 #include "kernels/cuda/format_kernels.hpp"
 #include "kernels/cuda/packet.cuh"
 
@@ -45,6 +46,24 @@ struct WarpTile {
   }
   __device__ std::int64_t matrix_col() const { return tile_col * kTileCols + col; }
 };
+
+/// Eight neighbouring values, rounded to BF16. `kAligned`: the address to 16 bytes.
+template <bool kAligned, class Value>
+__device__ inline void load_pairs(const Value* address, Bf16Pair (&pairs)[4]) {
+  constexpr int kGrain = kAligned ? 16 : static_cast<int>(sizeof(Value));
+  const Packet<16> first = load_packet<16, kGrain>(address);
+  if constexpr (sizeof(Value) == 2) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pairs[i] = first.words[i];
+  } else {
+    const Packet<16> second = load_packet<16, kGrain>(address + 4);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      pairs[i] = bf16_pair(float_of(first.words[2 * i]), float_of(first.words[2 * i + 1]));
+      pairs[i + 2] = bf16_pair(float_of(second.words[2 * i]), float_of(second.words[2 * i + 1]));
+    }
+  }
+}
 
 __device__ inline std::size_t scale_offset(const ScaleGrid& grid, ScaleOrder order, std::int64_t i, std::int64_t j) {
   return order == ScaleOrder::kCompact ? grid.compact_offset(i, j) : grid.swizzled_offset(i, j);

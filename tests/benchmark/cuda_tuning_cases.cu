@@ -59,7 +59,7 @@ void dequantize(std::vector<Case>& cases, std::int64_t input) {
 template <class Value, int kUnroll, int kBlocks>
 void amax(std::vector<Case>& cases, std::int64_t input) {
   cases.push_back(amax_case(
-      named<Value>("nvfp4 amax", "u" + std::to_string(kUnroll) + " b" + std::to_string(kBlocks)), input,
+      named<Value>("nvfp4 amax", std::to_string(kUnroll) + " packets" + " b" + std::to_string(kBlocks)), input,
       type_of<Value>(),
       [](const std::uint8_t* values, std::int64_t count, float* result, AmaxWorkspace* workspace, cudaStream_t stream) {
         launch_nvfp4_amax<Value, kUnroll, kBlocks, true>(kCall, values, count, workspace, result, stream);
@@ -87,34 +87,21 @@ void fp4_dequantize(std::vector<Case>& cases, std::int64_t input) {
       }));
 }
 
-template <int kThreads, int kBlocks, int kBand, int kWords>
-void transpose(std::vector<Case>& cases, std::int64_t input) {
-  cases.push_back(transpose_case("nvfp4 transpose t" + std::to_string(kThreads) + " b" + std::to_string(kBlocks) +
-                                     " band " + std::to_string(kBand) + " words " + std::to_string(kWords),
-                                 input, ScaleOrder::kCompact,
+template <int kRows, int kTileCols, int kBlocks>
+void transpose(std::vector<Case>& cases, std::int64_t input, ScaleOrder order) {
+  const std::string kernel = order == ScaleOrder::kSwizzled ? "nvfp4 transpose swz " : "nvfp4 transpose ";
+  cases.push_back(transpose_case(kernel + tile_text(kRows, kTileCols, kBlocks), input, order,
                                  [](std::int64_t rows, std::int64_t cols, const ConstQuantizedCopy& row,
                                     const QuantizedCopy& col, cudaStream_t stream) {
-                                   launch_nvfp4_transpose<kThreads, kBlocks, kBand, kWords, true>(
-                                       kCall, nvfp4_transpose_arguments(rows, cols, row, col), stream);
+                                   launch_nvfp4_transpose<Nvfp4Transposer<kRows, kTileCols, true>, kBlocks>(
+                                       kCall, rows, cols, row, col, stream);
                                  }));
 }
 
 void add_mxfp8(std::vector<Case>& cases, std::int64_t input) {
   using Bf16 = __nv_bfloat16;
-  quantize<Bf16, 8, 8, true, false, 3>(cases, input);
-  quantize<Bf16, 8, 8, true, false, 4>(cases, input);
-  quantize<Bf16, 8, 8, true, false, 5>(cases, input);
-  quantize<Bf16, 8, 16, true, false, 5>(cases, input);
-  quantize<Bf16, 8, 8, false, true, 4>(cases, input);
-  quantize<Bf16, 8, 8, true, true, 3>(cases, input);
-  quantize<Bf16, 8, 8, true, true, 4>(cases, input);
   quantize<Bf16, 8, 16, true, true, 4>(cases, input);
-  quantize<Bf16, 8, 16, true, true, 5>(cases, input);
-  quantize<float, 8, 8, true, false, 2>(cases, input);
   quantize<float, 8, 8, true, false, 3>(cases, input);
-  quantize<float, 8, 16, true, false, 3>(cases, input);
-  quantize<float, 8, 8, true, true, 2>(cases, input);
-  quantize<float, 8, 8, true, true, 3>(cases, input);
   dequantize<Bf16, 8, 8, CopyDirection::kRow, 4>(cases, input);
   dequantize<Bf16, 8, 8, CopyDirection::kCol, 3>(cases, input);
   dequantize<Bf16, 8, 16, CopyDirection::kCol, 6>(cases, input);
@@ -126,24 +113,14 @@ void add_nvfp4(std::vector<Case>& cases, std::int64_t input) {
   using Bf16 = __nv_bfloat16;
   amax<Bf16, 4, 8>(cases, input);
   amax<Bf16, 8, 4>(cases, input);
-  fp4_quantize<Bf16, 8, 8, 3>(cases, input);
   fp4_quantize<Bf16, 8, 8, 4>(cases, input);
-  fp4_quantize<Bf16, 8, 8, 5>(cases, input);
-  fp4_quantize<Bf16, 8, 16, 5>(cases, input);
+  fp4_quantize<Bf16, 8, 16, 4>(cases, input);
   fp4_quantize<float, 8, 8, 2>(cases, input);
   fp4_quantize<float, 8, 8, 3>(cases, input);
-  fp4_quantize<float, 8, 8, 4>(cases, input);
-  transpose<256, 4, 1, 1>(cases, input);
-  transpose<256, 4, 16, 1>(cases, input);
-  transpose<256, 4, 1, 2>(cases, input);
-  transpose<256, 4, 4, 2>(cases, input);
-  transpose<256, 4, 8, 2>(cases, input);
-  transpose<256, 4, 16, 2>(cases, input);
-  transpose<256, 4, 32, 2>(cases, input);
-  transpose<256, 3, 16, 2>(cases, input);
-  transpose<256, 5, 16, 2>(cases, input);
-  transpose<512, 2, 16, 2>(cases, input);
-  transpose<512, 3, 16, 2>(cases, input);
+  for (const ScaleOrder order : {ScaleOrder::kCompact, ScaleOrder::kSwizzled}) {
+    transpose<256, 256, 4>(cases, input, order);
+    transpose<512, 128, 4>(cases, input, order);
+  }
 }
 
 }  // namespace

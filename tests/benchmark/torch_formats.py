@@ -21,7 +21,7 @@ def mxfp8_quantize(x):
     bits = (blocks.abs().amax(-1) * RECIPROCAL_448).view(torch.int32)
     exponent, mantissa = bits >> 23, bits & 0x7FFFFF
     stays = (mantissa == 0) | (exponent == 0xFE) | ((exponent == 0) & (mantissa <= 0x400000))
-    scale = exponent + torch.where(stays, 0, 1)
+    scale = exponent + (~stays).int()
     inverse = ((254 - scale) << 23).view(torch.float32)
     codes = (blocks * inverse.unsqueeze(-1)).clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
     return codes.view(x.shape).view(torch.uint8), scale.to(torch.uint8)
