@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 # shellcheck disable=SC2086  # one word a package
 install_packages $build_packages
 [ -f build/build.ninja ] || meson setup build --buildtype=release -Dtests=disabled >/dev/null
-meson compile -C build >/dev/null
+meson compile -C build gtplan >/dev/null
 echo "\$ gtplan check examples/invalid.yaml"
 build/tools/gtplan check examples/invalid.yaml || [ $? -eq 1 ]
 echo
