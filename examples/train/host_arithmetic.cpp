@@ -20,7 +20,10 @@ void HostArithmetic::run(const Task& task, std::initializer_list<Access> accesse
   launcher_.launch(task.stream, task.label, {accesses.begin(), accesses.size()}, std::move(body));
 }
 
-void HostArithmetic::read_back(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+/// An empty vector has no memory, which memcpy must not be given even for no bytes.
+void HostArithmetic::read_back(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
 
 void HostArithmetic::store(const Task& task, std::span<std::int64_t> place, std::int64_t value) {
   run(task, {writes(place)}, [=] { place[0] = value; });
