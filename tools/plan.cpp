@@ -95,8 +95,10 @@ std::string write_plan(const Checked& checked) {
   json.field("target", config.target().name);
   json.key("options");
   write_options(json, config);
-  json.key("env");
-  write_env(json, config.env);
+  if (config.env_known) {
+    json.key("env");
+    write_env(json, config.env);
+  }
   if (!config.checkpoint.empty()) {
     json.key("checkpoint");
     write_checkpoint(json, config.checkpoint);

@@ -171,6 +171,7 @@ void read_flat(Reading& reading, const Node& root) { FlatReader(reading).walk(ro
 void read_checkpoint(Reading& reading, const Node& map) { FlatReader(reading).walk(map, true); }
 
 void read_env(Reading& reading, const Node& map) {
+  reading.config.env_known = true;
   for (const Entry& entry : map.entries) {
     if (entry.overridden || entry.value.kind == Kind::Null) continue;
     if (full(reading.out)) return report_rest(reading.out);

@@ -81,6 +81,7 @@ void forget(Config& config, OptionId option) {
   for (int section = 0; section < kSectionCount; ++section)
     if (config.described(static_cast<Section>(section))) kept.describe(static_cast<Section>(section));
   kept.env = std::move(config.env);
+  kept.env_known = config.env_known;
   kept.checkpoint = std::move(config.checkpoint);
   config = std::move(kept);
 }

@@ -16,6 +16,23 @@ struct NotChecked {
   std::vector<std::string_view> needs;
 };
 
+namespace detail {
+
+/// A note for each given value that upstream replaces.
+inline void report_changes(const Derivation& d, Diagnostics& out) {
+  const Config& config = d.facts.config();
+  for (const auto& [rule, change] : d.changed) {
+    const Setting* given = config.given(change.option);
+    if (given == nullptr || is_none(given->value) || given->value == change.value) continue;
+    out.push_back(report(
+        *rule,
+        at(change.option, fmt::format("upstream will use {} because {}", gtp::to_text(change.value), change.because)),
+        config));
+  }
+}
+
+}  // namespace detail
+
 struct Report {
   Derivation derivation;
   Diagnostics diagnostics;
@@ -37,6 +54,7 @@ struct Report {
     for (Finding& finding : rule->violation(result.derivation).list)
       result.diagnostics.push_back(report(*rule, std::move(finding), config));
   }
+  detail::report_changes(result.derivation, result.diagnostics);
   return result;
 }
 

@@ -74,7 +74,9 @@ class Config {
   [[nodiscard]] bool described(Section section) const { return described_.test(static_cast<std::size_t>(section)); }
   [[nodiscard]] const std::vector<Setting>& settings() const { return settings_; }
 
+  /// Variables of the job; meaningful only when `env_known`, then those not listed are not set.
   std::vector<Variable> env;
+  bool env_known = false;
   /// Options of the checkpoint to be loaded.
   std::vector<Setting> checkpoint;
 

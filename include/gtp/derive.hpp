@@ -3,19 +3,29 @@
 // nothing: rules/ do, on what it finds.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtp/batch.hpp>
+#include <gtp/changes.hpp>
 #include <gtp/facts.hpp>
 #include <gtp/grid.hpp>
 #include <gtp/layers.hpp>
 #include <gtp/topology.hpp>
 
 namespace gtp {
+
+/// A change that took place, in the order of application.
+struct Changed {
+  const Rule* rule;
+  Change change;
+};
 
 struct Derivation {
   Facts facts;
@@ -30,6 +40,7 @@ struct Derivation {
   /// Present when the pipeline size and what decides the split are known.
   std::optional<LayerSplitResult> layers{};
   std::optional<LayersPerStage> layers_per_stage{};
+  std::vector<Changed> changed{};
 };
 
 namespace detail {
@@ -248,23 +259,29 @@ inline void derive_shape(Facts& f) {
   if (f.has("num_experts"_opt) && f.known(kMoeFfn) && !f.has(kMoeFfn)) set_or_forget(f, kMoeFfn, f.integer(kFfn));
 }
 
-/// What upstream silently turns off: sequence parallelism without TP (arguments.py, TP 1), point-to-point overlap
-/// without interleaving (arguments.py:1012), and a model without experts (arguments.py:1648).
-inline void apply_switches(Facts& f) {
-  if (f.integer("tensor_model_parallel_size"_opt) == 1 && f.known("sequence_parallel"_opt))
-    f.set("sequence_parallel"_opt, false);
-  if (f.integer("num_experts"_opt) == 0) f.set("num_experts"_opt, Value{});
-  constexpr auto kVpp = "virtual_pipeline_model_parallel_size"_opt;
-  if (!f.known(kVpp) || f.has(kVpp)) return;
-  for (const OptionId option : {"overlap_p2p_comm"_opt, "align_param_gather"_opt})
-    if (f.known(option)) f.set(option, false);
+/// Rows of changes/ in their order, each on what the ones before it left.
+inline void apply_changes(Derivation& d) {
+  Facts& f = d.facts;
+  const auto known = [&](OptionId option) { return f.known(option); };
+  for (const std::span<const Rule> area : kChanges)
+    for (const Rule& rule : area) {
+      if (!rule.in(f.version()) || !std::ranges::all_of(rule.needs.span(), known)) continue;
+      for (Change& change : rule.change(f)) {
+        const Value* before = f.find(change.option);
+        if (before != nullptr && *before == change.value) continue;
+        f.set(change.option, change.value);
+        d.changed.push_back({&rule, std::move(change)});
+      }
+    }
 }
 
 }  // namespace detail
 
 /// `config` must outlive the result.
 [[nodiscard]] inline Derivation derive(const Config& config) {
+  using namespace literals;
   Derivation d{.facts = Facts(config)};
+  if (config.env_known) d.facts.set("env"_opt, true);
   detail::forget_impossible_sizes(d.facts);
   detail::derive_shape(d.facts);
   detail::derive_weight_shards(d.facts);
@@ -272,7 +289,7 @@ inline void apply_switches(Facts& f) {
   detail::derive_batches(d);
   d.layers = derive_layers(d.facts);
   if (d.layers && d.layers->split) d.layers_per_stage = d.layers->split->table();
-  detail::apply_switches(d.facts);
+  detail::apply_changes(d);
   return d;
 }
 

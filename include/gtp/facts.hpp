@@ -88,11 +88,15 @@ class Facts {
   [[nodiscard]] const Config& config() const { return *config_; }
   [[nodiscard]] Version version() const { return config_->version(); }
 
-  /// Null when unknown.
+  /// Null when unknown. Valid until the next `set`.
   [[nodiscard]] const Value* find(OptionId option) const {
     const std::int16_t at = index_[option.index];
     if (at >= 0) return &derived_[static_cast<std::size_t>(at)];
-    if (at == kForgotten) return nullptr;
+    return at == kForgotten ? nullptr : original(option);
+  }
+
+  /// The value before any `set` or `forget`: what the input gave, or the default. Null when unknown.
+  [[nodiscard]] const Value* original(OptionId option) const {
     const Setting* setting = config_->given(option);
     if (setting != nullptr && !is_none(setting->value)) return &setting->value;
     const Option& row = row_of(option, version());
@@ -134,6 +138,14 @@ class Facts {
     const Value* value = find(option);
     if (value == nullptr || !std::holds_alternative<std::string>(*value)) return std::nullopt;
     return std::get<std::string>(*value);
+  }
+
+  /// A variable of the job's environment; nothing when it is not set. Meaningful with the fact `env` among the needs.
+  [[nodiscard]] const Variable* variable(std::string_view name) const {
+    const Variable* last = nullptr;
+    for (const Variable& variable : config_->env)
+      if (variable.name == name) last = &variable;
+    return last;
   }
 
   /// Applies what upstream derives or silently changes.

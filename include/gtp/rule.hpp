@@ -64,6 +64,16 @@ struct Findings {
 
 struct Derivation;  // derive.hpp
 
+/// What upstream makes of an option on its own. `because` completes "upstream will use VALUE because ...".
+struct Change {
+  OptionId option;
+  Value value;
+  std::string because;
+};
+
+/// None when the condition of a row does not hold; a row may change several options at once.
+using Changes = std::vector<Change>;
+
 /// Up to eight options that must be known before a rule can be checked.
 struct Needs {
   std::array<OptionId, 8> ids{};
@@ -91,9 +101,20 @@ struct Rule {
   Findings (*violation)(const Derivation&) = nullptr;
   Version first = kOldestVersion;
   Version last = kNewestVersion;
+  /// A row of changes/: what upstream fills in or silently changes. Called only with every need known; such a row has
+  /// no `violation`, and is told as a note where an input gave another value.
+  Changes (*change)(const Facts&) = nullptr;
 
   [[nodiscard]] constexpr bool in(Version version) const { return first <= version && version <= last; }
 };
+
+/// A row of changes/. `message` says what upstream does: "sequence parallelism is turned off".
+[[nodiscard]] constexpr Rule changes(std::string_view code, std::string_view id, Needs needs, std::string_view message,
+                                     std::string_view why, std::string_view help, std::string_view source,
+                                     Changes (*change)(const Facts&), Version first = kOldestVersion,
+                                     Version last = kNewestVersion) {
+  return {code, id, Severity::Note, Phase::Silent, needs, message, why, help, source, nullptr, first, last, change};
+}
 
 /// Makes the diagnostic of a violated rule; labels get the places that the input gave their options.
 [[nodiscard]] inline Diagnostic report(const Rule& rule, Finding finding, const Config& config) {

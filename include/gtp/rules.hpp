@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include <gtp/changes.hpp>
 #include <gtp/rules/batch.hpp>
 #include <gtp/rules/expert.hpp>
 #include <gtp/rules/form.hpp>
@@ -28,6 +30,7 @@ namespace gtp {
     add(rules::kPipeline);
     add(rules::kExperts);
     add(rules::kBatches);
+    for (const std::span<const Rule> area : kChanges) add(area);
     std::sort(rows.begin(), rows.end(), [](const Rule* a, const Rule* b) { return a->code < b->code; });
     return rows;
   }();

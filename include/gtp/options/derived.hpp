@@ -23,6 +23,8 @@ inline constexpr Option kDerived[] = {
     {"eval_num_microbatches", Section::Derived, Type::Int, kNone, "Microbatches of one evaluation step on each rank"},
     {"dense_order", Section::Derived, Type::String, kNone, "Axes of the dense grid, fastest first"},
     {"expert_order", Section::Derived, Type::String, kNone, "Axes of the expert grid, fastest first"},
+    {"env", Section::Derived, Type::Bool, kNone,
+     "Whether the variables of the job's environment are known: an input listed them"},
 };
 
 }  // namespace gtp::options

@@ -1,0 +1,16 @@
+// What upstream fills in or silently changes, in the order in which it is applied (derive.hpp); the rows are in
+// changes/, one file an area. Sizes, batches and layers have functions of their own in derive.hpp instead.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include <gtp/changes/parallel.hpp>
+
+namespace gtp {
+
+inline constexpr std::array<std::span<const Rule>, 1> kChanges{
+    rules::kParallelChanges,
+};
+
+}  // namespace gtp
