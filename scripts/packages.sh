@@ -12,5 +12,5 @@ install_packages() {
   DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
 }
 
-build_packages="g++ meson ninja-build pkg-config libfmt-dev nlohmann-json3-dev libcli11-dev libyaml-dev nettle-dev"
+build_packages="g++ meson ninja-build pkg-config libfmt-dev nlohmann-json3-dev libcli11-dev libyaml-dev nettle-dev libdtl-dev"
 test_packages="doctest-dev libgloo-dev libbenchmark-dev clang libclang-rt-14-dev clang-format ccache"

@@ -7,6 +7,7 @@
 #include "tools/commands.hpp"
 #include "tools/file.hpp"
 #include "tools/input.hpp"
+#include "tools/mend.hpp"
 #include "tools/render.hpp"
 
 namespace gtp::cli {
@@ -35,21 +36,39 @@ constexpr const char* kExamples =
     "  gtplan check --format json configs/           all files of a folder, for a program\n"
     "  gtplan check --format sarif 'jobs/**/*.yaml'  for code scanning; junit and github are for others\n"
     "  gtplan check --strict --complete job.yaml     in CI: no warnings, and nothing left unchecked\n"
+    "  gtplan check --fix --dry-run job.yaml         what the offered fixes would change; without --dry-run, change "
+    "it\n"
     "  gtplan check --set micro_batch_size=2 job.yaml\n"
     "  gtplan check -- --tensor-model-parallel-size 2 --tensor-parallel-num-weight-shards 8\n"
     "\n"
     "Exit status: 0 valid (warnings allowed), 1 errors in the input (with --strict also warnings), 2 could not run.";
 
-Exit run(const InputOptions& options) {
-  const std::string_view format = format_of(options, kFormats);
-  if (list_targets(options)) return Exit::Valid;
-  const CheckedList list = load_and_check(options);
-  Output output(options.output);
+Exit report(const InputOptions& options, std::string_view format, const CheckedList& list, Output& output) {
   const auto renderer = std::ranges::find(kRenderers, format, &Renderer::format);
   output.write(renderer != kRenderers.end() ? renderer->render(list)
                                             : render_text(list, Paint(wants_color(options.color, output.terminal()))));
   output.finish();
   return list.exit();
+}
+
+Exit run(const InputOptions& options) {
+  const std::string_view format = format_of(options, kFormats);
+  if (list_targets(options)) return Exit::Valid;
+  if (options.dry_run && !options.fix) throw CouldNotRun{"--dry-run is given without --fix", "add --fix"};
+  CheckedList list = load_and_check(options);
+  Output output(options.output);
+  if (options.fix) {
+    const Mending mending = mend(options, list);
+    write_error(mending.summary(options.dry_run));
+    if (options.dry_run) {
+      output.write(mending.diff());
+      output.finish();
+      return list.exit();
+    }
+    mending.write();
+    if (!mending.files.empty()) return report(options, format, load_and_check(options), output);
+  }
+  return report(options, format, list, output);
 }
 
 }  // namespace
@@ -60,6 +79,8 @@ Action setup_check(Arguments& arguments) {
   add_input_options(arguments, HowMany::Many, kFormats, *options);
   // Here only: whatever makes something of a configuration relies on every rule.
   arguments.list("--ignore", options->ignore, "CODE", "Do not report this rule (GTP003, or its name); may be repeated");
+  arguments.flag("--fix", options->fix, "Write the offered fixes into the files, touching only the values concerned");
+  arguments.flag("--dry-run", options->dry_run, "With --fix: print what would change, and change nothing");
   return [options] { return run(*options); };
 }
 

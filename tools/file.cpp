@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "tools/could_not_run.hpp"
@@ -103,6 +105,50 @@ void Output::fail(int error) {
 }
 
 bool Output::terminal() const { return path_.empty() && ::isatty(STDOUT_FILENO) == 1; }
+
+namespace {
+
+void write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t done = ::write(file, text.data(), text.size());
+    if (done < 0 && errno != EINTR) throw CouldNotRun{reason_of(errno), {}};
+    if (done > 0) text.remove_prefix(static_cast<std::size_t>(done));
+  }
+}
+
+/// Through a link, to the file itself: what it points to is replaced, not the link.
+std::string resolved(const std::string& path) {
+  std::error_code error;
+  const auto real = std::filesystem::canonical(path, error);
+  return error ? path : real.string();
+}
+
+}  // namespace
+
+void replace_file(const std::string& path, std::string_view expected, std::string_view text) {
+  const auto fail = [&](std::string_view reason) -> CouldNotRun {
+    return {fmt::format("cannot mend `{}`: {}", path, reason), "the file is as it was"};
+  };
+  const std::string target = resolved(path);
+  const auto now = read_input(target);
+  if (const auto* unreadable = std::get_if<Unreadable>(&now)) throw fail(unreadable->reason);
+  if (std::get<std::string>(now) != expected) throw fail("it has changed meanwhile");
+  struct stat status {};
+  if (::stat(target.c_str(), &status) != 0) throw fail(reason_of(errno));
+  std::string beside = target + ".XXXXXX";
+  const int file = ::mkstemp(beside.data());
+  if (file < 0) throw fail(reason_of(errno));
+  try {
+    write_all(file, text);
+    if (::fchmod(file, status.st_mode & 07777U) != 0 || ::fsync(file) != 0) throw CouldNotRun{reason_of(errno), {}};
+    if (::rename(beside.c_str(), target.c_str()) != 0) throw CouldNotRun{reason_of(errno), {}};
+  } catch (const CouldNotRun& failure) {
+    ::close(file);
+    ::unlink(beside.c_str());
+    throw fail(failure.message);
+  }
+  ::close(file);
+}
 
 void write_error(std::string_view text) {
   while (!text.empty()) {

@@ -45,6 +45,10 @@ class Output {
   int file_ = -1;
 };
 
+/// Puts `text` in the place of a regular file that holds `expected`: whole or not at all, with the file's permissions.
+/// Throws CouldNotRun when it cannot, or when the file has changed meanwhile.
+void replace_file(const std::string& path, std::string_view expected, std::string_view text);
+
 /// Writes to standard error; a failure there can be told to nobody.
 void write_error(std::string_view text);
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cassert>
 #include <iterator>
+#include <memory>
 #include <utility>
 #include <variant>
 
@@ -86,7 +87,9 @@ std::optional<Text> read_text(Checked& checked, const std::string& path) {
   return std::nullopt;
 }
 
-std::optional<LoadRequest> make_load_request(Checked& checked, const Request& request, const std::string* path) {
+/// `text`: what the file is to be taken to hold, instead of what it holds.
+std::optional<LoadRequest> make_load_request(Checked& checked, const Request& request, const std::string* path,
+                                             const std::string* text) {
   const InputOptions& options = request.options;
   LoadRequest load{.target = request.target,
                    .format = request.format,
@@ -99,7 +102,7 @@ std::optional<LoadRequest> make_load_request(Checked& checked, const Request& re
                    .gpus_per_node = options.gpus_per_node};
   bool readable = true;
   if (path != nullptr) {
-    load.config = read_text(checked, *path);
+    load.config = text == nullptr ? read_text(checked, *path) : std::optional(Text{*path, *text});
     readable = load.config.has_value();
   } else {
     load.argv = *options.arguments;
@@ -131,10 +134,10 @@ void check_loaded(Checked& checked, const Request& request) {
   report.diagnostics.clear();
 }
 
-void fill(Checked& checked, const Request& request, const std::string* path) {
+void fill(Checked& checked, const Request& request, const std::string* path, const std::string* text = nullptr) {
   checked.file = path == nullptr ? std::string(kArgumentsName) : *path == "-" ? std::string(kStandardInput) : *path;
   if (request.format) checked.input_format = gtp::to_text(*request.format);
-  const std::optional<LoadRequest> load_request = make_load_request(checked, request, path);
+  const std::optional<LoadRequest> load_request = make_load_request(checked, request, path, text);
   if (!load_request) return;
   checked.loaded = load(*load_request);
   checked.input_format = gtp::to_text(checked.loaded.format);
@@ -144,6 +147,11 @@ void fill(Checked& checked, const Request& request, const std::string* path) {
     return std::ranges::find(request.ignored, d.code) != request.ignored.end();
   });
   checked.verdict = verdict_of(checked, request.options.strict);
+}
+
+Request make_request(const InputOptions& options) {
+  return {options, find_target_or_fail(options.target), forced_format(options), required_options(options),
+          ignored_codes(options)};
 }
 
 void expect_configs(const InputOptions& options) {
@@ -208,14 +216,20 @@ Exit CheckedList::exit() const {
 
 CheckedList load_and_check(const InputOptions& options) {
   expect_configs(options);
-  const Request request{options, find_target_or_fail(options.target), forced_format(options), required_options(options),
-                        ignored_codes(options)};
+  const Request request = make_request(options);
   CheckedList list{request.target, {}};
   if (options.arguments) fill(list.configs.emplace_back(request.target), request, nullptr);
   const auto paths = options.how_many == HowMany::Many ? config_paths(options.configs) : options.configs;
   for (std::size_t i = 0; i < paths.size(); ++i) list.configs.emplace_back(request.target);
   in_parallel(paths.size(), [&](std::size_t i) { fill(list.configs[i], request, &paths[i]); });
   return list;
+}
+
+std::unique_ptr<Checked> check_text(const InputOptions& options, const std::string& path, const std::string& text) {
+  const Request request = make_request(options);
+  auto checked = std::make_unique<Checked>(request.target);
+  fill(*checked, request, &path, &text);
+  return checked;
 }
 
 void need(Checked& checked, std::string_view command, std::span<const OptionId> options) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +37,8 @@ struct InputOptions {
   std::vector<std::string> ignore;
   bool complete = false;
   bool strict = false;
+  bool fix = false;
+  bool dry_run = false;
   std::string color = "auto";
 };
 
@@ -92,6 +95,10 @@ struct CheckedList {
 
 /// Loads and checks. Throws CouldNotRun for wrong usage; everything about the inputs is in the result.
 [[nodiscard]] CheckedList load_and_check(const InputOptions& options);
+
+/// As `load_and_check`, for one file that is taken to hold `text`.
+[[nodiscard]] std::unique_ptr<Checked> check_text(const InputOptions& options, const std::string& path,
+                                                  const std::string& text);
 
 /// For a command that cannot go on without some values: appends an error for each one that is unknown.
 void need(Checked& checked, std::string_view command, std::span<const OptionId> options);
