@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tools/commands.hpp"
 #include "tools/file.hpp"
 #include "tools/input.hpp"
 #include "tools/mend.hpp"
+#include "tools/project.hpp"
 #include "tools/render.hpp"
 
 namespace gtp::cli {
@@ -51,24 +53,33 @@ Exit report(const InputOptions& options, std::string_view format, const CheckedL
   return list.exit();
 }
 
-Exit run(const InputOptions& options) {
+/// Shows or writes the fixes; the exit status is that of the files as they are afterwards.
+Exit run_fix(const InputOptions& options, const Project* project, std::string_view format, const CheckedList& list,
+             Output& output) {
+  const Mending mending = mend(options, project, list);
+  write_error(mending.summary(options.dry_run));
+  if (!options.dry_run) {
+    mending.write();
+    return mending.files.empty() ? report(options, format, list, output)
+                                 : report(options, format, load_and_check(options, project), output);
+  }
+  output.write(mending.diff());
+  output.finish();
+  return list.exit();
+}
+
+Exit run(InputOptions options) {
   const std::string_view format = format_of(options, kFormats);
   if (list_targets(options)) return Exit::Valid;
   if (options.dry_run && !options.fix) throw CouldNotRun{"--dry-run is given without --fix", "add --fix"};
-  CheckedList list = load_and_check(options);
+  if (options.no_project && !options.project.empty())
+    throw CouldNotRun{"--project and --no-project are both given", "give one of them"};
+  const std::optional<Project> found = find_project(options);
+  const Project* project = found ? &*found : nullptr;
+  if (project != nullptr && options.configs.empty() && !options.arguments) options.configs = project->configs;
+  const CheckedList list = load_and_check(options, project);
   Output output(options.output);
-  if (options.fix) {
-    const Mending mending = mend(options, list);
-    write_error(mending.summary(options.dry_run));
-    if (options.dry_run) {
-      output.write(mending.diff());
-      output.finish();
-      return list.exit();
-    }
-    mending.write();
-    if (!mending.files.empty()) return report(options, format, load_and_check(options), output);
-  }
-  return report(options, format, list, output);
+  return options.fix ? run_fix(options, project, format, list, output) : report(options, format, list, output);
 }
 
 }  // namespace
@@ -79,6 +90,8 @@ Action setup_check(Arguments& arguments) {
   add_input_options(arguments, HowMany::Many, kFormats, *options);
   // Here only: whatever makes something of a configuration relies on every rule.
   arguments.list("--ignore", options->ignore, "CODE", "Do not report this rule (GTP003, or its name); may be repeated");
+  arguments.word("--project", options->project, "FILE", "Options of a repository, instead of those in .gtplan.yaml");
+  arguments.flag("--no-project", options->no_project, "Leave .gtplan.yaml unread");
   arguments.flag("--fix", options->fix, "Write the offered fixes into the files, touching only the values concerned");
   arguments.flag("--dry-run", options->dry_run, "With --fix: print what would change, and change nothing");
   return [options] { return run(*options); };

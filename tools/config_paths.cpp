@@ -112,4 +112,17 @@ std::vector<std::string> config_paths(std::span<const std::string> words) {
   return paths;
 }
 
+bool matches(const std::string& pattern, const std::string& path) {
+  std::error_code unknown;
+  const fs::path full(path);
+  std::vector<std::string> at =
+      parts_of(full.is_absolute() ? full.lexically_relative(fs::current_path(unknown)) : full);
+  std::vector<std::string> wanted = parts_of(pattern);
+  std::erase(wanted, std::string());  // `configs/` ends in an empty part
+  if (pattern.find('/') == std::string::npos) wanted.insert(wanted.begin(), "**");
+  std::vector<std::string> below = wanted;
+  below.insert(below.end(), {"**", "*"});
+  return match_from(wanted, at) || match_from(below, at);
+}
+
 }  // namespace gtp::cli

@@ -13,4 +13,8 @@ namespace gtp::cli {
 /// Throws CouldNotRun for a folder or a pattern without a file.
 [[nodiscard]] std::vector<std::string> config_paths(std::span<const std::string> words);
 
+/// Whether a path, below the working folder, is meant by a pattern of a project file: a pattern as above, a folder that
+/// it is in, or, where the pattern has no slash, the name of the file or of one of its folders.
+[[nodiscard]] bool matches(const std::string& pattern, const std::string& path);
+
 }  // namespace gtp::cli

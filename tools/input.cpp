@@ -17,6 +17,7 @@
 #include "tools/file.hpp"
 #include "tools/in_parallel.hpp"
 #include "tools/lacking.hpp"
+#include "tools/project.hpp"
 #include "tools/suggest.hpp"
 
 namespace gtp::cli {
@@ -68,7 +69,7 @@ std::vector<std::string_view> ignored_codes(const InputOptions& options) {
 
 /// What is common to all configurations of one run.
 struct Request {
-  const InputOptions& options;
+  InputOptions options;
   Target target;
   std::optional<InputFormat> format;
   std::vector<OptionId> required;
@@ -214,19 +215,23 @@ Exit CheckedList::exit() const {
   return Exit::CouldNotRun;
 }
 
-CheckedList load_and_check(const InputOptions& options) {
+CheckedList load_and_check(const InputOptions& options, const Project* project) {
   expect_configs(options);
-  const Request request = make_request(options);
+  const Request request = make_request(project == nullptr ? options : with_project(options, *project, {}));
   CheckedList list{request.target, {}};
   if (options.arguments) fill(list.configs.emplace_back(request.target), request, nullptr);
   const auto paths = options.how_many == HowMany::Many ? config_paths(options.configs) : options.configs;
   for (std::size_t i = 0; i < paths.size(); ++i) list.configs.emplace_back(request.target);
-  in_parallel(paths.size(), [&](std::size_t i) { fill(list.configs[i], request, &paths[i]); });
+  in_parallel(paths.size(), [&](std::size_t i) {
+    if (project == nullptr || project->files.empty()) return fill(list.configs[i], request, &paths[i]);
+    fill(list.configs[i], make_request(with_project(options, *project, paths[i])), &paths[i]);
+  });
   return list;
 }
 
-std::unique_ptr<Checked> check_text(const InputOptions& options, const std::string& path, const std::string& text) {
-  const Request request = make_request(options);
+std::unique_ptr<Checked> check_text(const InputOptions& options, const Project* project, const std::string& path,
+                                    const std::string& text) {
+  const Request request = make_request(project == nullptr ? options : with_project(options, *project, path));
   auto checked = std::make_unique<Checked>(request.target);
   fill(*checked, request, &path, &text);
   return checked;

@@ -37,6 +37,8 @@ struct InputOptions {
   std::vector<std::string> ignore;
   bool complete = false;
   bool strict = false;
+  std::string project;  ///< empty: `.gtplan.yaml`, if there is one
+  bool no_project = false;
   bool fix = false;
   bool dry_run = false;
   std::string color = "auto";
@@ -93,12 +95,15 @@ struct CheckedList {
   [[nodiscard]] Exit exit() const;
 };
 
-/// Loads and checks. Throws CouldNotRun for wrong usage; everything about the inputs is in the result.
-[[nodiscard]] CheckedList load_and_check(const InputOptions& options);
+struct Project;  // project.hpp
+
+/// Loads and checks. Throws CouldNotRun for wrong usage; everything about the inputs is in the result. A project, when
+/// there is one, adds to the options of each file.
+[[nodiscard]] CheckedList load_and_check(const InputOptions& options, const Project* project = nullptr);
 
 /// As `load_and_check`, for one file that is taken to hold `text`.
-[[nodiscard]] std::unique_ptr<Checked> check_text(const InputOptions& options, const std::string& path,
-                                                  const std::string& text);
+[[nodiscard]] std::unique_ptr<Checked> check_text(const InputOptions& options, const Project* project,
+                                                  const std::string& path, const std::string& text);
 
 /// For a command that cannot go on without some values: appends an error for each one that is unknown.
 void need(Checked& checked, std::string_view command, std::span<const OptionId> options);

@@ -53,8 +53,8 @@ std::optional<std::string> edited(const Checked& checked, const Diagnostic& d) {
 /// Mends one file, an offer at a time: each is read back and kept only if it does what it says.
 class FileMender {
  public:
-  FileMender(const InputOptions& options, const Checked& start, Mending& out)
-      : options_(options), path_(start.file), current_(&start), out_(out) {}
+  FileMender(const InputOptions& options, const Project* project, const Checked& start, Mending& out)
+      : options_(options), project_(project), path_(start.file), current_(&start), out_(out) {}
 
   void mend() {
     if (!current_->loaded.readable || current_->loaded.sources.size() == 0) return;
@@ -71,7 +71,7 @@ class FileMender {
     for (const Diagnostic& d : current_->diagnostics) {
       if (d.fix.empty() || refused_.contains(offer_of(d))) continue;
       const std::optional<std::string> text = edited(*current_, d);
-      auto next = text ? check_text(options_, path_, *text) : nullptr;
+      auto next = text ? check_text(options_, project_, path_, *text) : nullptr;
       if (next && next->loaded.readable && !reports(*next, offer_of(d)) && problems(*next) < problems(*current_)) {
         current_ = next.get();
         kept_ = std::move(next);
@@ -83,6 +83,7 @@ class FileMender {
   }
 
   const InputOptions& options_;
+  const Project* project_;
   std::string path_;
   const Checked* current_;
   std::unique_ptr<Checked> kept_;
@@ -127,11 +128,11 @@ void Mending::write() const {
   for (const MendedFile& file : files) replace_file(file.path, file.before, file.after);
 }
 
-Mending mend(const InputOptions& options, const CheckedList& list) {
+Mending mend(const InputOptions& options, const Project* project, const CheckedList& list) {
   if (options.arguments || std::ranges::find(options.configs, "-") != options.configs.end())
     throw CouldNotRun{"--fix needs files", "standard input and arguments have no place to write a fix to"};
   Mending mending;
-  for (const Checked& checked : list.configs) FileMender(options, checked, mending).mend();
+  for (const Checked& checked : list.configs) FileMender(options, project, checked, mending).mend();
   return mending;
 }
 

@@ -37,6 +37,6 @@ struct Mending {
 };
 
 /// Throws CouldNotRun when an input is no file (standard input, `-- ARGS...`).
-[[nodiscard]] Mending mend(const InputOptions& options, const CheckedList& list);
+[[nodiscard]] Mending mend(const InputOptions& options, const Project* project, const CheckedList& list);
 
 }  // namespace gtp::cli

@@ -25,6 +25,14 @@ namespace gtp::cli {
 [[nodiscard]] std::string render_junit(const CheckedList& list);
 [[nodiscard]] std::string render_github(const CheckedList& list);
 
+/// The source that a place is in, where that is a file: null for words of the command line and for no place at all.
+/// Reports for programs then name the configuration, without a line.
+[[nodiscard]] inline const Source* file_of(const Checked& checked, const Place& place) {
+  if (!place.known()) return nullptr;
+  const Source& source = checked.loaded.sources[place.source];
+  return source.name.starts_with('<') && source.name != checked.file ? nullptr : &source;
+}
+
 /// The envelope of `check --format json`.
 [[nodiscard]] std::string render_json(const CheckedList& list);
 

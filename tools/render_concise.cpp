@@ -8,10 +8,10 @@ namespace gtp::cli {
 namespace {
 
 std::string where(const Checked& checked, const Place& place) {
-  if (!place.known()) return printable(checked.file);
-  const Source& source = checked.loaded.sources[place.source];
-  const Position start = locate(source, place.begin, place.end).start;
-  return fmt::format("{}:{}:{}", printable(source.name), start.line, start.column);
+  const Source* source = file_of(checked, place);
+  if (source == nullptr) return printable(checked.file);
+  const Position start = locate(*source, place.begin, place.end).start;
+  return fmt::format("{}:{}:{}", printable(source->name), start.line, start.column);
 }
 
 }  // namespace

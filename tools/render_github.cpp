@@ -35,10 +35,10 @@ std::string_view command_of(Severity severity) {
 }
 
 std::string place_of(const Checked& checked, const Place& place) {
-  if (!place.known()) return fmt::format("file={}", escaped(checked.file, true));
-  const Source& source = checked.loaded.sources[place.source];
-  const auto [start, end] = locate(source, place.begin, place.end);
-  std::string out = fmt::format("file={},line={},endLine={}", escaped(source.name, true), start.line, end.line);
+  const Source* source = file_of(checked, place);
+  if (source == nullptr) return fmt::format("file={}", escaped(checked.file, true));
+  const auto [start, end] = locate(*source, place.begin, place.end);
+  std::string out = fmt::format("file={},line={},endLine={}", escaped(source->name, true), start.line, end.line);
   if (start.line == end.line) out += fmt::format(",col={},endColumn={}", start.column, end.column);
   return out;
 }

@@ -9,6 +9,7 @@
 #include <gtp/rules.hpp>
 
 #include "tools/render.hpp"
+#include "validators/edit.hpp"
 
 namespace gtp::cli {
 
@@ -164,6 +165,7 @@ class Sarif {
       for (const Label& label : d.related) write_location(checked, label, true);
       json_.end();
     }
+    write_fix(checked, d);
     json_.key("partialFingerprints");
     json_.begin_object(JsonWriter::Layout::Inline);
     json_.field("gtplanDiagnostic/v1", fingerprint_of(checked, d));
@@ -176,27 +178,63 @@ class Sarif {
     json_.end();
   }
 
-  void write_location(const Checked& checked, const Label& label, bool with_text) {
-    const Source* source = label.place.known() ? &checked.loaded.sources[label.place.source] : nullptr;
-    const std::string_view file = source == nullptr ? std::string_view(checked.file) : std::string_view(source->name);
-    json_.begin_object();
-    json_.key("physicalLocation");
-    json_.begin_object();
+  void write_artifact(std::string_view file) {
     json_.key("artifactLocation");
     json_.begin_object(JsonWriter::Layout::Inline);
     json_.field("uri", uri_of(file));
     if (!file.starts_with('/')) json_.field("uriBaseId", kRoot);
     json_.end();
-    if (source != nullptr) {
-      const Range range = locate(*source, label.place.begin, label.place.end);
-      json_.key("region");
-      json_.begin_object(JsonWriter::Layout::Inline);
-      json_.field("startLine", std::int64_t{range.start.line});
-      json_.field("startColumn", std::int64_t{range.start.column});
-      json_.field("endLine", std::int64_t{range.end.line});
-      json_.field("endColumn", std::int64_t{range.end.column});
+  }
+
+  void write_region(std::string_view name, const Range& range) {
+    json_.key(name);
+    json_.begin_object(JsonWriter::Layout::Inline);
+    json_.field("startLine", std::int64_t{range.start.line});
+    json_.field("startColumn", std::int64_t{range.start.column});
+    json_.field("endLine", std::int64_t{range.end.line});
+    json_.field("endColumn", std::int64_t{range.end.column});
+    json_.end();
+  }
+
+  /// The edits that `check --fix` would make, where the file has a place for all of them.
+  void write_fix(const Checked& checked, const Diagnostic& d) {
+    if (d.fix.empty() || checked.file.starts_with('<')) return;
+    std::vector<Edit> edits;
+    for (const Fix& fix : d.fix)
+      if (const auto edit = edit_for(checked.loaded, d, fix)) edits.push_back(*edit);
+    if (edits.empty() || edits.size() != d.fix.size()) return;
+    const Source& source = checked.loaded.sources[0];
+    json_.key("fixes");
+    json_.begin_array();
+    json_.begin_object();
+    write_text(json_, "description", d.help);
+    json_.key("artifactChanges");
+    json_.begin_array();
+    json_.begin_object();
+    write_artifact(source.name);
+    json_.key("replacements");
+    json_.begin_array();
+    for (const Edit& edit : edits) {
+      json_.begin_object();
+      write_region("deletedRegion", locate(source, edit.begin, edit.end));
+      write_text(json_, "insertedContent", edit.text);
       json_.end();
     }
+    json_.end();
+    json_.end();
+    json_.end();
+    json_.end();
+    json_.end();
+  }
+
+  void write_location(const Checked& checked, const Label& label, bool with_text) {
+    const Source* source = file_of(checked, label.place);
+    const std::string_view file = source == nullptr ? std::string_view(checked.file) : std::string_view(source->name);
+    json_.begin_object();
+    json_.key("physicalLocation");
+    json_.begin_object();
+    write_artifact(file);
+    if (source != nullptr) write_region("region", locate(*source, label.place.begin, label.place.end));
     json_.end();
     if (with_text) write_text(json_, "message", label.text.empty() ? label.option : label.text);
     json_.end();

@@ -126,6 +126,26 @@ TEST_CASE("a SARIF fingerprint stays when lines move and changes with the value"
   CHECK(fingerprint() != before);
 }
 
+TEST_CASE("SARIF has the edit of an offered fix, and none where the file has no place for it") {
+  const Folder folder;
+  const std::string path = folder.file(
+      "job.yaml", "num_layers: 4\ntensor_parallel_num_weight_shards: 2\nadd_bias_linear: true\nhidden_size: 64\n");
+  const auto fix_of = [](const json& sarif, const char* code) {
+    for (const json& result : sarif.at("runs").at(0).at("results"))
+      if (result.at("ruleId") == code) return result.value("fixes", json::array());
+    return json();
+  };
+  const json fixes = fix_of(json::parse(report("sarif", path, 1)), "GTP011");
+  REQUIRE(fixes.size() == 1);
+  const json& replacement = fixes.at(0).at("artifactChanges").at(0).at("replacements").at(0);
+  const json region = {{"startLine", 3}, {"startColumn", 18}, {"endLine", 3}, {"endColumn", 22}};
+  CHECK(replacement.at("deletedRegion") == region);
+  CHECK(replacement.at("insertedContent").at("text") == "false");
+  const auto given = gtplan({"check", "--format", "sarif", "--set", "add_qkv_bias=true", "--", "--num-layers", "4",
+                             "--tensor-parallel-num-weight-shards", "2"});
+  CHECK(fix_of(json::parse(given.output), "GTP011").empty());
+}
+
 TEST_CASE("JUnit has a suite a file, a failure an error, and a passed case for a valid file") {
   const Folder folder;
   const std::string bad = folder.file("bad.yaml", kTwoErrors);
