@@ -19,7 +19,7 @@ namespace gtp::cli {
 
 namespace {
 
-constexpr std::array<std::string_view, 2> kFormats{"text", "json"};
+constexpr std::array<std::string_view, 3> kFormats{"text", "json", "markdown"};
 
 constexpr const char* kDescription =
     "Explains a diagnostic, by its code or rule id: what it means, why it matters, how to mend it, which options it\n"
@@ -66,9 +66,13 @@ Exit run(const Options& options) {
   expect_choice("--format", options.format, kFormats);
   if (options.list != options.topic.empty())
     throw CouldNotRun{"give either one code, rule or option, or --list", "for example `gtplan explain GTP003`"};
-  const bool json = options.format == "json";
+  const bool json = options.format == "json", markdown = options.format == "markdown";
+  if (markdown && !options.list) throw CouldNotRun{"markdown is a form of --list", "add --list, or use text"};
   Output output(options.output);
-  output.write(!options.list ? explain(options.topic, json) : json ? rule_list_json() : rule_list());
+  output.write(!options.list ? explain(options.topic, json)
+               : json        ? rule_list_json()
+               : markdown    ? rule_list_markdown()
+                             : rule_list());
   output.finish();
   return Exit::Valid;
 }
@@ -82,7 +86,7 @@ Action setup_explain(Arguments& arguments) {
   arguments.describe(kDescription, kExamples);
   arguments.positional("TOPIC", options->topic, "Code (GTP003), rule id, or option");
   arguments.flag("--list", options->list, "All codes, one a line");
-  arguments.word("--format", options->format, "NAME", "Output: text, json");
+  arguments.word("--format", options->format, "NAME", "Output: text, json; markdown with --list");
   arguments.word("-o,--output", options->output, "FILE", "Write the result to FILE instead of standard output");
   return [options] { return run(*options); };
 }

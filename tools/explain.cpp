@@ -211,6 +211,21 @@ std::string rule_list() {
   return out;
 }
 
+std::string rule_list_markdown() {
+  std::string out;
+  for (const Rule* rule : all_rules()) {
+    out += fmt::format("### {}\n\n`{}` · {} · {}", rule->code, rule->id, to_text(rule->severity), to_text(rule->phase));
+    if (rule->first != kOldestVersion || rule->last != kNewestVersion) out += fmt::format(" · {}", versions_of(*rule));
+    out += fmt::format("\n\n**{}.** {}\n", rule->message, rule->why);
+    if (!rule->help.empty()) out += fmt::format("Mend: {}.\n", rule->help);
+    if (const auto needs = names_of(rule->needs); !needs.empty())
+      out += fmt::format("Looks at `{}`.\n", fmt::join(needs, "`, `"));
+    if (!rule->source.empty()) out += fmt::format("Upstream: `{}`.\n", rule->source);
+    out += '\n';
+  }
+  return out;
+}
+
 std::string rule_list_json() {
   std::string out;
   JsonWriter json(out);

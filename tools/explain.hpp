@@ -16,8 +16,9 @@ namespace gtp::cli {
 [[nodiscard]] std::string option_page(OptionId option);
 [[nodiscard]] std::string option_json(OptionId option);
 
-/// A line, or an object, for each rule.
+/// A line, a section of docs/rules.md, or an object, for each rule.
 [[nodiscard]] std::string rule_list();
+[[nodiscard]] std::string rule_list_markdown();
 [[nodiscard]] std::string rule_list_json();
 
 }  // namespace gtp::cli

@@ -42,3 +42,17 @@ int check_document(const std::string& name) {
 }  // namespace
 
 TEST_CASE("the README shows what the program prints") { CHECK(check_document("README.md") == 1); }
+
+TEST_CASE("the catalogue in docs/rules.md is the table of rules") {
+  constexpr std::string_view kGenerated = "<!-- from here: gtplan explain --list --format markdown -->\n\n";
+  const std::string name = std::string(GTP_SOURCE_ROOT) + "/docs/rules.md";
+  std::string text = gtp::test::read_file(name);
+  const std::size_t at = text.find(kGenerated);
+  REQUIRE(at != std::string::npos);
+  const std::string catalogue = gtp::test::gtplan({"explain", "--list", "--format", "markdown"}).output;
+  if (std::getenv("GTP_UPDATE_GOLDEN") != nullptr) {
+    text.replace(at + kGenerated.size(), std::string::npos, catalogue);
+    gtp::test::write_file(name, text);
+  }
+  CHECK(text.substr(at + kGenerated.size()) == catalogue);
+}
