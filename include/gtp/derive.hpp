@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <gtp/batch.hpp>
+#include <gtp/bridge.hpp>
 #include <gtp/facts.hpp>
 #include <gtp/grid.hpp>
 #include <gtp/layers.hpp>
@@ -228,7 +229,8 @@ inline void derive_batches(Derivation& d) {
     f.set("train_iters"_opt, *iterations);
 }
 
-/// The depth of an encoder-decoder model, and widths that upstream fills in (arguments.py:1293, 1327, 1651).
+/// The depth of an encoder-decoder model, and widths that upstream fills in (arguments.py:1293, 1327, 1651). Megatron
+/// Core, which Bridge leaves it to, does not narrow a gated MLP (transformer_config.py: ffn_hidden_size).
 inline void derive_shape(Facts& f) {
   if (!f.has("num_layers"_opt) && f.has("encoder_num_layers"_opt))
     set_or_forget(f, "num_layers"_opt, f.integer("encoder_num_layers"_opt));
@@ -243,16 +245,18 @@ inline void derive_shape(Facts& f) {
     if (!f.known("swiglu"_opt) || !four)
       f.forget(kFfn);
     else
-      f.set(kFfn, f.on("swiglu"_opt) ? gated(*four) : *four);
+      f.set(kFfn, f.on("swiglu"_opt) && !f.on_bridge() ? gated(*four) : *four);
   }
   if (f.has("num_experts"_opt) && f.known(kMoeFfn) && !f.has(kMoeFfn)) set_or_forget(f, kMoeFfn, f.integer(kFfn));
 }
 
-/// What upstream silently turns off: sequence parallelism without TP (arguments.py, TP 1), point-to-point overlap
-/// without interleaving (arguments.py:1012), and a model without experts (arguments.py:1648).
+/// What upstream silently turns off: sequence parallelism without TP (arguments.py, TP 1; Bridge's
+/// models/transformer_config.py:175), point-to-point overlap without interleaving (arguments.py:1012), and a model
+/// without experts (arguments.py:1648).
 inline void apply_switches(Facts& f) {
   if (f.integer("tensor_model_parallel_size"_opt) == 1 && f.known("sequence_parallel"_opt))
     f.set("sequence_parallel"_opt, false);
+  if (f.on_bridge()) return;
   if (f.integer("num_experts"_opt) == 0) f.set("num_experts"_opt, Value{});
   constexpr auto kVpp = "virtual_pipeline_model_parallel_size"_opt;
   if (!f.known(kVpp) || f.has(kVpp)) return;
@@ -267,12 +271,16 @@ inline void apply_switches(Facts& f) {
   Derivation d{.facts = Facts(config)};
   detail::forget_impossible_sizes(d.facts);
   detail::derive_shape(d.facts);
+  const bool on_bridge = d.facts.on_bridge();
+  if (on_bridge) apply_bridge_sizes(d.facts);
   detail::derive_weight_shards(d.facts);
+  if (on_bridge) drop_bridge_remat(d.facts);
   detail::derive_grids(d);
   detail::derive_batches(d);
   d.layers = derive_layers(d.facts);
   if (d.layers && d.layers->split) d.layers_per_stage = d.layers->split->table();
   detail::apply_switches(d.facts);
+  if (on_bridge) apply_bridge_sets(d.facts);
   return d;
 }
 
