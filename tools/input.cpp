@@ -68,7 +68,7 @@ std::vector<std::string_view> ignored_codes(const InputOptions& options) {
 /// What is common to all configurations of one run.
 struct Request {
   const InputOptions& options;
-  Target target;
+  std::optional<Target> target;  ///< nothing: the input's format decides
   std::optional<InputFormat> format;
   std::vector<OptionId> required;
   std::vector<std::string_view> ignored;
@@ -146,6 +146,18 @@ void fill(Checked& checked, const Request& request, const std::string* path) {
   checked.verdict = verdict_of(checked, request.options.strict);
 }
 
+/// The target of all configurations, or the one asked for when they have several.
+Target common_target(const CheckedList& list, const Target& asked) {
+  std::optional<Target> common;
+  for (const Checked& checked : list.configs) {
+    if (!checked.report) continue;
+    const Target& target = checked.loaded.config.target();
+    if (common && !(*common == target)) return asked;
+    common = target;
+  }
+  return common.value_or(asked);
+}
+
 void expect_configs(const InputOptions& options) {
   if (!options.configs.empty() && options.arguments)
     throw CouldNotRun{"both files and `-- ARGS...` are given",
@@ -208,13 +220,15 @@ Exit CheckedList::exit() const {
 
 CheckedList load_and_check(const InputOptions& options) {
   expect_configs(options);
-  const Request request{options, find_target_or_fail(options.target), forced_format(options), required_options(options),
-                        ignored_codes(options)};
-  CheckedList list{request.target, {}};
-  if (options.arguments) fill(list.configs.emplace_back(request.target), request, nullptr);
+  const Target target = find_target_or_fail(options.target);
+  const Request request{options, options.target.empty() ? std::nullopt : std::optional(target), forced_format(options),
+                        required_options(options), ignored_codes(options)};
+  CheckedList list{target, {}};
+  if (options.arguments) fill(list.configs.emplace_back(target), request, nullptr);
   const auto paths = options.how_many == HowMany::Many ? config_paths(options.configs) : options.configs;
-  for (std::size_t i = 0; i < paths.size(); ++i) list.configs.emplace_back(request.target);
+  for (std::size_t i = 0; i < paths.size(); ++i) list.configs.emplace_back(target);
   in_parallel(paths.size(), [&](std::size_t i) { fill(list.configs[i], request, &paths[i]); });
+  list.target = common_target(list, target);
   return list;
 }
 
