@@ -41,6 +41,8 @@ std::string_view name_of_section(Section section) {
       return "data";
     case Section::Run:
       return "run";
+    case Section::Bridge:
+      return "Megatron-Bridge";
     case Section::Surroundings:
       return "surroundings";
     case Section::Derived:
@@ -49,10 +51,12 @@ std::string_view name_of_section(Section section) {
   return "";
 }
 
-std::string_view target_name(Version version) {
+/// The framework's targets that a rule holds for, oldest first.
+std::vector<std::string_view> targets_of(const Rule& rule, Framework framework) {
+  std::vector<std::string_view> names;
   for (const Target& target : kTargets)
-    if (target.version == version) return target.name;
-  return "";
+    if (target.framework == framework && rule.in(target)) names.push_back(target.name);
+  return names;
 }
 
 /// Lines of at most `kColumns` columns, each after two spaces.
@@ -81,9 +85,18 @@ std::vector<std::string_view> names_of(const Needs& needs) {
   return names;
 }
 
+/// The targets that a rule holds for, as one range for each framework.
 std::string versions_of(const Rule& rule) {
-  if (rule.first == rule.last) return fmt::format("{} only", target_name(rule.first));
-  return fmt::format("{} to {}", target_name(rule.first), target_name(rule.last));
+  std::vector<std::string> ranges;
+  std::size_t count = 0;
+  for (const Framework framework : {Framework::kMegatronLm, Framework::kBridge}) {
+    const auto names = targets_of(rule, framework);
+    if (names.empty()) continue;
+    ranges.push_back(names.size() == 1 ? std::string(names.front())
+                                       : fmt::format("{} to {}", names.front(), names.back()));
+    count += names.size();
+  }
+  return fmt::format("{}{}", fmt::join(ranges, ", "), count == 1 ? " only" : "");
 }
 
 std::vector<std::string_view> rules_that_need(OptionId option) {
@@ -95,10 +108,11 @@ std::vector<std::string_view> rules_that_need(OptionId option) {
   return codes;
 }
 
-std::string default_text(const Option& row) {
+std::string default_text(OptionId option, const Target& target) {
+  const Option& row = row_of(option, target.version);
   if (row.section == Section::Derived) return "derived by upstream";
-  if (row.required) return "none: unknown when absent";
-  const std::string text = to_text(detail::to_value(row));
+  if (row.required || detail::from_recipe(target, row.name)) return "none: unknown when absent";
+  const std::string text = to_text(detail::default_values(target)[option.index]);
   return text.empty() ? "empty" : text;
 }
 
@@ -106,14 +120,14 @@ std::string default_text(const Option& row) {
 std::vector<Target> targets_of(OptionId option) {
   std::vector<Target> targets;
   for (const Target& target : kTargets)
-    if (exists(option, target.version)) targets.push_back(target);
+    if (exists(option, target)) targets.push_back(target);
   return targets;
 }
 
 /// One default, or one for each target where they differ.
 std::string defaults_of(OptionId option) {
   std::vector<std::string> texts;
-  for (const Target& target : targets_of(option)) texts.push_back(default_text(row_of(option, target.version)));
+  for (const Target& target : targets_of(option)) texts.push_back(default_text(option, target));
   const bool same = std::equal(texts.begin() + 1, texts.end(), texts.begin());
   if (same) return texts.front();
   std::vector<std::string> lines;
@@ -139,8 +153,10 @@ void write_rule(JsonWriter& json, const Rule& rule) {
   json.field("why", rule.why);
   json.field("help", rule.help);
   json.field("needs", names_of(rule.needs));
-  json.field("first_target", target_name(rule.first));
-  json.field("last_target", target_name(rule.last));
+  const auto megatron = targets_of(rule, Framework::kMegatronLm), bridge = targets_of(rule, Framework::kBridge);
+  json.field("first_target", megatron.empty() ? bridge.front() : megatron.front());
+  json.field("last_target", megatron.empty() ? bridge.back() : megatron.back());
+  json.field("on_bridge", !bridge.empty());
   json.field("source", rule.source);
   json.end();
 }
@@ -175,7 +191,11 @@ std::string option_page(OptionId option) {
   page += line("flags", fmt::format("{}", fmt::join(flag_texts(row), ", ")));
   page += line("Bridge", row.bridge);
   page += line("section", name_of_section(row.section));
-  if (targets.size() < kTargets.size()) page += line("targets", fmt::format("{} only", targets.front().name));
+  if (targets.size() < kTargets.size()) {
+    std::vector<std::string_view> names;
+    for (const Target& target : targets) names.push_back(target.name);
+    page += line("targets", fmt::format("{} only", fmt::join(names, ", ")));
+  }
   page += line("rules", fmt::format("{}", fmt::join(rules_that_need(option), ", ")));
   return page;
 }
@@ -196,7 +216,7 @@ std::string option_json(OptionId option) {
   json.field("required", row.required);
   json.key("defaults");
   json.begin_object();
-  for (const Target& target : targets) json.field(target.name, detail::to_value(row_of(option, target.version)));
+  for (const Target& target : targets) json.field(target.name, detail::default_values(target)[option.index]);
   json.end();
   json.field("rules", rules_that_need(option));
   json.end();

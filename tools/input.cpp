@@ -70,7 +70,7 @@ std::vector<std::string_view> ignored_codes(const InputOptions& options) {
 /// What is common to all configurations of one run.
 struct Request {
   InputOptions options;
-  Target target;
+  std::optional<Target> target;  ///< nothing: the input's format decides
   std::optional<InputFormat> format;
   std::vector<OptionId> required;
   std::vector<std::string_view> ignored;
@@ -151,8 +151,21 @@ void fill(Checked& checked, const Request& request, const std::string* path, con
 }
 
 Request make_request(const InputOptions& options) {
-  return {options, find_target_or_fail(options.target), forced_format(options), required_options(options),
-          ignored_codes(options)};
+  const Target target = find_target_or_fail(options.target);
+  return {options, options.target.empty() ? std::nullopt : std::optional(target), forced_format(options),
+          required_options(options), ignored_codes(options)};
+}
+
+/// The target of all configurations, or the one asked for when they have several.
+Target common_target(const CheckedList& list, const Target& asked) {
+  std::optional<Target> common;
+  for (const Checked& checked : list.configs) {
+    if (!checked.report) continue;
+    const Target& target = checked.loaded.config.target();
+    if (common && !(*common == target)) return asked;
+    common = target;
+  }
+  return common.value_or(asked);
 }
 
 void expect_configs(const InputOptions& options) {
@@ -218,21 +231,23 @@ Exit CheckedList::exit() const {
 CheckedList load_and_check(const InputOptions& options, const Project* project) {
   expect_configs(options);
   const Request request = make_request(project == nullptr ? options : with_project(options, *project, {}));
-  CheckedList list{request.target, {}};
-  if (options.arguments) fill(list.configs.emplace_back(request.target), request, nullptr);
+  const Target target = request.target.value_or(kDefaultTarget);
+  CheckedList list{target, {}};
+  if (options.arguments) fill(list.configs.emplace_back(target), request, nullptr);
   const auto paths = options.how_many == HowMany::Many ? config_paths(options.configs) : options.configs;
-  for (std::size_t i = 0; i < paths.size(); ++i) list.configs.emplace_back(request.target);
+  for (std::size_t i = 0; i < paths.size(); ++i) list.configs.emplace_back(target);
   in_parallel(paths.size(), [&](std::size_t i) {
     if (project == nullptr || project->files.empty()) return fill(list.configs[i], request, &paths[i]);
     fill(list.configs[i], make_request(with_project(options, *project, paths[i])), &paths[i]);
   });
+  list.target = common_target(list, target);
   return list;
 }
 
 std::unique_ptr<Checked> check_text(const InputOptions& options, const Project* project, const std::string& path,
                                     const std::string& text) {
   const Request request = make_request(project == nullptr ? options : with_project(options, *project, path));
-  auto checked = std::make_unique<Checked>(request.target);
+  auto checked = std::make_unique<Checked>(request.target.value_or(kDefaultTarget));
   fill(*checked, request, &path, &text);
   return checked;
 }

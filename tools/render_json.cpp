@@ -73,10 +73,13 @@ void write_not_checked(JsonWriter& json, const Checked& checked) {
   json.end();
 }
 
-void write_config(JsonWriter& json, const Checked& checked) {
+/// The target is named where it is not the one of the whole report.
+void write_config(JsonWriter& json, const Checked& checked, const Target& target) {
   json.begin_object();
   json.field("file", checked.file);
   json.field("input_format", checked.input_format);
+  if (checked.report && !(checked.loaded.config.target() == target))
+    json.field("target", checked.loaded.config.target().name);
   json.field("verdict", to_text(checked.verdict));
   json.key("derived");
   if (checked.report) {
@@ -110,7 +113,7 @@ std::string render_json(const CheckedList& list) {
   begin_envelope(json, list.target, list.count());
   json.key("configs");
   json.begin_array();
-  for (const Checked& checked : list.configs) write_config(json, checked);
+  for (const Checked& checked : list.configs) write_config(json, checked, list.target);
   json.end();
   json.end();
   return out;

@@ -14,8 +14,9 @@ namespace gtp {
 
 namespace {
 
-/// How a format writes an option.
-enum class Style : std::uint8_t { Json, Yaml, TestYaml, Words, None };
+/// How a format writes an option. `Tree` keeps an option somewhere in nested keys: a value can be replaced there, but
+/// nothing added.
+enum class Style : std::uint8_t { Json, Yaml, Tree, TestYaml, Words, None };
 
 Style style_of(InputFormat format) {
   switch (format) {
@@ -23,6 +24,9 @@ Style style_of(InputFormat format) {
       return Style::Json;
     case InputFormat::Yaml:
       return Style::Yaml;
+    case InputFormat::BridgeYaml:
+    case InputFormat::BridgeOverrides:
+      return Style::Tree;
     case InputFormat::MegatronTestYaml:
       return Style::TestYaml;
     case InputFormat::MegatronArgs:
@@ -176,6 +180,7 @@ class Editor {
             beside.end, beside.end,
             fmt::format("{}{}{}{}", separator(beside), words->first, words->second.empty() ? "" : " ", words->second)};
       }
+      case Style::Tree:
       case Style::None:
         break;
     }

@@ -45,13 +45,6 @@ std::optional<std::string> layout_text(const Node& stages) {
   return text;
 }
 
-/// The text that a list stands for in an option written as text; nothing when it has no such form.
-std::optional<std::string> list_as_text(std::string_view option, const Node& list) {
-  if (option == "pipeline_model_parallel_layout") return layout_text(list);
-  if ((option == "window_size" || option == "split") && all_scalars(list)) return joined(list);
-  return std::nullopt;
-}
-
 /// The name that a key in another spelling means: `--no-bias-gelu-fusion`, `context-parallel-size`.
 std::string_view meant_by(std::string_view key, Version version) {
   if (key.find('-') == std::string_view::npos) return {};
@@ -165,6 +158,12 @@ class FlatReader {
 };
 
 }  // namespace
+
+std::optional<std::string> list_as_text(std::string_view option, const Node& list) {
+  if (option == "pipeline_model_parallel_layout") return layout_text(list);
+  if ((option == "window_size" || option == "split") && all_scalars(list)) return joined(list);
+  return std::nullopt;
+}
 
 void read_flat(Reading& reading, const Node& root) { FlatReader(reading).walk(root, false); }
 

@@ -4,18 +4,21 @@
 #include <array>
 #include <utility>
 
+#include "validators/bridge.hpp"
 #include "validators/reading.hpp"
 
 namespace gtp {
 
 namespace {
 
-constexpr std::array<std::pair<InputFormat, std::string_view>, 6> kFormats{{
+constexpr std::array<std::pair<InputFormat, std::string_view>, 8> kFormats{{
     {InputFormat::Json, "json"},
     {InputFormat::Yaml, "yaml"},
     {InputFormat::MegatronTestYaml, "megatron-test-yaml"},
     {InputFormat::MegatronArgs, "megatron-args"},
     {InputFormat::HuggingFace, "hf-config"},
+    {InputFormat::BridgeYaml, "bridge-yaml"},
+    {InputFormat::BridgeOverrides, "bridge-overrides"},
     {InputFormat::Plan, "plan"},
 }};
 
@@ -52,6 +55,7 @@ Syntax syntax_of(std::string_view text, std::string_view name) {
   const bool flag = content.starts_with("--") && content.size() > 2 && content[2] != '-' && content[2] != '\n' &&
                     content[2] != '\r' && content[2] != ' ';
   if (flag) return Syntax::Words;
+  if (starts_with_override(content)) return Syntax::Overrides;
   if (name.ends_with(".json")) return Syntax::Json;
   return name.ends_with(".args") ? Syntax::Words : Syntax::Yaml;
 }
@@ -64,7 +68,10 @@ Syntax syntax_of(InputFormat format) {
       return Syntax::Json;
     case InputFormat::Yaml:
     case InputFormat::MegatronTestYaml:
+    case InputFormat::BridgeYaml:
       return Syntax::Yaml;
+    case InputFormat::BridgeOverrides:
+      return Syntax::Overrides;
     case InputFormat::MegatronArgs:
       return Syntax::Words;
   }

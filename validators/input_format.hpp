@@ -9,7 +9,7 @@
 
 namespace gtp::readers {
 
-enum class Syntax : std::uint8_t { Json, Yaml, Words };
+enum class Syntax : std::uint8_t { Json, Yaml, Words, Overrides };
 
 /// Content decides; the name (`.json`, `.args`) only where the content leaves it open.
 [[nodiscard]] Syntax syntax_of(std::string_view text, std::string_view name);

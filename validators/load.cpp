@@ -8,6 +8,7 @@
 
 #include "validators/args_file.hpp"
 #include "validators/argv.hpp"
+#include "validators/bridge.hpp"
 #include "validators/command_line.hpp"
 #include "validators/flat.hpp"
 #include "validators/hugging_face.hpp"
@@ -30,7 +31,8 @@ constexpr std::size_t kMaxBytes = std::size_t{64} << 20U;
 
 class Loader {
  public:
-  explicit Loader(const LoadRequest& request) : request_(request), loaded_{Config(request.target), {}, {}, {}, true} {}
+  explicit Loader(const LoadRequest& request)
+      : request_(request), loaded_{Config(request.target.value_or(kDefaultTarget)), {}, {}, {}, true} {}
 
   Loaded load() {
     if (request_.config)
@@ -90,6 +92,8 @@ class Loader {
         return read_yaml_config(source);
       case Syntax::Words:
         return read_args_config(source);
+      case Syntax::Overrides:
+        return read_overrides_config(source);
     }
   }
 
@@ -138,11 +142,27 @@ class Loader {
       return;
     }
     if (!request_.format && is_megatron_test(*root)) loaded_.format = InputFormat::MegatronTestYaml;
+    if (!request_.format && is_bridge(*root)) loaded_.format = InputFormat::BridgeYaml;
+    if (loaded_.format == InputFormat::BridgeYaml) aim_at_bridge();
     Reading reading{loaded_.config, loaded_.diagnostics, source};
     if (loaded_.format == InputFormat::MegatronTestYaml)
       read_megatron_test(reading, *root, loaded_.sources[source].text);
+    else if (loaded_.format == InputFormat::BridgeYaml)
+      read_bridge(reading, *root);
     else
       read_flat(reading, *root);
+  }
+
+  void read_overrides_config(std::uint32_t source) {
+    loaded_.format = InputFormat::BridgeOverrides;
+    aim_at_bridge();
+    Reading reading{loaded_.config, loaded_.diagnostics, source};
+    if (!read_bridge_overrides(reading, loaded_.sources[source].text)) unreadable();
+  }
+
+  /// Before anything is read into the configuration.
+  void aim_at_bridge() {
+    if (!request_.target) loaded_.config = Config(kBridgeTarget);
   }
 
   [[nodiscard]] Place first_line(Place place) const {
@@ -178,7 +198,7 @@ class Loader {
   }
 
   void set_model(const Node& root) {
-    for (Setting& setting : read_hugging_face(root, request_.target, place_of_type(root), loaded_.diagnostics))
+    for (Setting& setting : read_hugging_face(root, loaded_.config.target(), place_of_type(root), loaded_.diagnostics))
       loaded_.config.set(setting.option, std::move(setting.value), setting.place);
     loaded_.config.describe(Section::Model);
   }
@@ -198,7 +218,7 @@ class Loader {
     if (!json) return;
     Config& config = loaded_.config;
     for (Setting& setting :
-         read_hugging_face(json->root, request_.target, place_of_type(json->root), loaded_.diagnostics)) {
+         read_hugging_face(json->root, config.target(), place_of_type(json->root), loaded_.diagnostics)) {
       const Setting* given = config.given(setting.option);
       if (given == nullptr && !config.given_unknown(setting.option))
         config.set(setting.option, std::move(setting.value), setting.place);

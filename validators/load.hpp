@@ -16,7 +16,16 @@
 
 namespace gtp {
 
-enum class InputFormat : std::uint8_t { Json, Yaml, MegatronTestYaml, MegatronArgs, HuggingFace, Plan };
+enum class InputFormat : std::uint8_t {
+  Json,
+  Yaml,
+  MegatronTestYaml,
+  MegatronArgs,
+  HuggingFace,
+  BridgeYaml,
+  BridgeOverrides,
+  Plan,
+};
 
 [[nodiscard]] std::string_view to_text(InputFormat format);
 [[nodiscard]] std::optional<InputFormat> find_input_format(std::string_view name);
@@ -28,7 +37,8 @@ struct Text {
 
 /// Sizes are texts as typed, so that a slip in them is reported like one in a file.
 struct LoadRequest {
-  Target target = kDefaultTarget;
+  /// Nothing: Megatron-Bridge's for its own formats, the default target for all others.
+  std::optional<Target> target{};
   std::optional<InputFormat> format{};  ///< nothing: detected from content and name
   std::optional<Text> config{};
   std::vector<std::string> argv{};  ///< a Megatron argv, in place of `config`

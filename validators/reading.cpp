@@ -80,6 +80,7 @@ void forget(Config& config, OptionId option) {
     if (id != option && config.given_unknown(id)) kept.set_unknown(id);
   for (int section = 0; section < kSectionCount; ++section)
     if (config.described(static_cast<Section>(section))) kept.describe(static_cast<Section>(section));
+  kept.partial = config.partial;
   kept.env = std::move(config.env);
   kept.env_known = config.env_known;
   kept.checkpoint = std::move(config.checkpoint);

@@ -285,10 +285,10 @@ inline Diagnostic derived_option(std::string_view name, Place place) {
   return d;
 }
 
-inline std::vector<std::string_view> settable_names(Version version) {
+inline std::vector<std::string_view> settable_names(const Target& target) {
   std::vector<std::string_view> names;
   for (const OptionId id : sorted_options())
-    if (exists(id, version) && kOptions[id.index].section != Section::Derived) names.push_back(name_of(id));
+    if (exists(id, target) && kOptions[id.index].section != Section::Derived) names.push_back(name_of(id));
   return names;
 }
 
@@ -303,8 +303,8 @@ inline std::vector<std::string_view> settable_names(Version version) {
     out.push_back(detail::derived_option(name, place));
     return std::nullopt;
   }
-  if (option && exists(*option, target.version)) return option;
-  out.push_back(detail::unknown_option(name, nearest(name, detail::settable_names(target.version)), place, target));
+  if (option && exists(*option, target)) return option;
+  out.push_back(detail::unknown_option(name, nearest(name, detail::settable_names(target)), place, target));
   if (option) out.back().notes.push_back(fmt::format("another target knows `{}`", name));
   return std::nullopt;
 }

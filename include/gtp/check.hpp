@@ -43,7 +43,7 @@ struct Report {
 [[nodiscard]] inline Report check(const Config& config) {
   Report result{derive(config), {}, {}};
   for (const Rule* rule : all_rules()) {
-    if (rule->violation == nullptr || !rule->in(config.version())) continue;
+    if (rule->violation == nullptr || !rule->in(config.target())) continue;
     NotChecked missing{rule->code, {}};
     for (const OptionId need : rule->needs.span())
       if (!result.derivation.facts.known(need)) missing.needs.push_back(name_of(need));

@@ -71,9 +71,15 @@ class Config {
     return false;
   }
 
-  [[nodiscard]] bool described(Section section) const { return described_.test(static_cast<std::size_t>(section)); }
+  [[nodiscard]] bool described(Section section) const {
+    const bool completed = !partial || section == Section::Topology || section == Section::Batch;
+    return completed && described_.test(static_cast<std::size_t>(section));
+  }
   [[nodiscard]] const std::vector<Setting>& settings() const { return settings_; }
 
+  /// Only changes to something that is not in the input (Megatron-Bridge's overrides of a recipe): beside topology and
+  /// batch an absent option is unknown.
+  bool partial = false;
   /// Variables of the job; meaningful only when `env_known`, then those not listed are not set.
   std::vector<Variable> env;
   bool env_known = false;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <gtp/batch.hpp>
+#include <gtp/bridge.hpp>
 #include <gtp/changes.hpp>
 #include <gtp/facts.hpp>
 #include <gtp/grid.hpp>
@@ -239,7 +240,8 @@ inline void derive_batches(Derivation& d) {
     f.set("train_iters"_opt, *iterations);
 }
 
-/// The depth of an encoder-decoder model, and widths that upstream fills in (arguments.py:1293, 1327, 1651).
+/// The depth of an encoder-decoder model, and widths that upstream fills in (arguments.py:1293, 1327, 1651). Megatron
+/// Core, which Bridge leaves it to, does not narrow a gated MLP (transformer_config.py: ffn_hidden_size).
 inline void derive_shape(Facts& f) {
   if (!f.has("num_layers"_opt) && f.has("encoder_num_layers"_opt))
     set_or_forget(f, "num_layers"_opt, f.integer("encoder_num_layers"_opt));
@@ -254,7 +256,7 @@ inline void derive_shape(Facts& f) {
     if (!f.known("swiglu"_opt) || !four)
       f.forget(kFfn);
     else
-      f.set(kFfn, f.on("swiglu"_opt) ? gated(*four) : *four);
+      f.set(kFfn, f.on("swiglu"_opt) && !f.on_bridge() ? gated(*four) : *four);
   }
   if (f.has("num_experts"_opt) && f.known(kMoeFfn) && !f.has(kMoeFfn)) set_or_forget(f, kMoeFfn, f.integer(kFfn));
 }
@@ -265,7 +267,7 @@ inline void apply_changes(Derivation& d) {
   const auto known = [&](OptionId option) { return f.known(option); };
   for (const std::span<const Rule> area : kChanges)
     for (const Rule& rule : area) {
-      if (!rule.in(f.version()) || !std::ranges::all_of(rule.needs.span(), known)) continue;
+      if (!rule.in(f.config().target()) || !std::ranges::all_of(rule.needs.span(), known)) continue;
       for (Change& change : rule.change(f)) {
         const Value* before = f.find(change.option);
         if (before != nullptr && *before == change.value) continue;
@@ -284,12 +286,16 @@ inline void apply_changes(Derivation& d) {
   if (config.env_known) d.facts.set("env"_opt, true);
   detail::forget_impossible_sizes(d.facts);
   detail::derive_shape(d.facts);
+  const bool on_bridge = d.facts.on_bridge();
+  if (on_bridge) apply_bridge_sizes(d.facts);
   detail::derive_weight_shards(d.facts);
+  if (on_bridge) drop_bridge_remat(d.facts);
   detail::derive_grids(d);
   detail::derive_batches(d);
   d.layers = derive_layers(d.facts);
   if (d.layers && d.layers->split) d.layers_per_stage = d.layers->split->table();
   detail::apply_changes(d);
+  if (on_bridge) apply_bridge_sets(d.facts);
   return d;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <gtp/config.hpp>
+#include <gtp/options/bridge_defaults.hpp>
 
 namespace gtp {
 
@@ -29,8 +30,7 @@ inline StringList split_words(std::string_view text) {
   return words;
 }
 
-inline Value to_value(const Option& row) {
-  const Literal& literal = row.default_value;
+inline Value to_value(const Option& row, const Literal& literal) {
   switch (literal.kind) {
     case Literal::Kind::None:
       return {};
@@ -63,17 +63,42 @@ inline Value to_value(const Option& row) {
   return std::string(literal.text);
 }
 
-/// One value a row; made once for each version asked for.
-inline const std::vector<Value>& default_values(Version version) {
-  static std::array<std::vector<Value>, kTargets.size()> values;
-  static std::array<std::once_flag, kTargets.size()> made;
-  const auto at = static_cast<std::size_t>(version);
-  std::call_once(made[at], [&] {
-    values[at].reserve(kOptions.size());
-    for (std::size_t i = 0; i < kOptions.size(); ++i)
-      values[at].push_back(to_value(row_of({static_cast<std::uint16_t>(i)}, version)));
-  });
+inline Value to_value(const Option& row) { return to_value(row, row.default_value); }
+
+/// Where Megatron-Bridge's default of an option differs; null where it does not.
+inline const BridgeDefault* bridge_default(std::string_view option) {
+  for (const BridgeDefault& row : kBridgeDefaults)
+    if (row.option == option) return &row;
+  return nullptr;
+}
+
+/// One value a row.
+inline std::vector<Value> make_default_values(const Target& target) {
+  std::vector<Value> values;
+  values.reserve(kOptions.size());
+  for (std::size_t i = 0; i < kOptions.size(); ++i) {
+    const Option& row = row_of({static_cast<std::uint16_t>(i)}, target.version);
+    const BridgeDefault* other = target.framework == Framework::kBridge ? bridge_default(row.name) : nullptr;
+    values.push_back(other == nullptr ? to_value(row) : to_value(row, other->value));
+  }
+  return values;
+}
+
+/// Made once for each target asked for.
+inline const std::vector<Value>& default_values(const Target& target) {
+  constexpr std::size_t kFrameworks = 2;
+  static std::array<std::vector<Value>, kVersionCount * kFrameworks> values;
+  static std::array<std::once_flag, kVersionCount * kFrameworks> made;
+  const std::size_t at =
+      static_cast<std::size_t>(target.version) * kFrameworks + static_cast<std::size_t>(target.framework);
+  std::call_once(made[at], [&] { values[at] = make_default_values(target); });
   return values[at];
+}
+
+/// A Megatron-Bridge recipe says these, so that no default is right when a configuration does not.
+inline bool from_recipe(const Target& target, std::string_view option) {
+  return target.framework == Framework::kBridge &&
+         std::find(kFromBridgeRecipe.begin(), kFromBridgeRecipe.end(), option) != kFromBridgeRecipe.end();
 }
 
 }  // namespace detail
@@ -83,10 +108,11 @@ inline const std::vector<Value>& default_values(Version version) {
 class Facts {
  public:
   explicit Facts(const Config& config)
-      : config_(&config), defaults_(&detail::default_values(config.version())), index_(kOptions.size(), kNotSet) {}
+      : config_(&config), defaults_(&detail::default_values(config.target())), index_(kOptions.size(), kNotSet) {}
 
   [[nodiscard]] const Config& config() const { return *config_; }
   [[nodiscard]] Version version() const { return config_->version(); }
+  [[nodiscard]] bool on_bridge() const { return config_->target().framework == Framework::kBridge; }
 
   /// Null when unknown. Valid until the next `set`.
   [[nodiscard]] const Value* find(OptionId option) const {
@@ -100,8 +126,8 @@ class Facts {
     const Setting* setting = config_->given(option);
     if (setting != nullptr && !is_none(setting->value)) return &setting->value;
     const Option& row = row_of(option, version());
-    if (row.required || row.section == Section::Derived || !row.in(version()) || config_->given_unknown(option) ||
-        !described(row.section))
+    if (row.required || row.section == Section::Derived || !row.in(config_->target()) ||
+        config_->given_unknown(option) || !described(row.section) || detail::from_recipe(config_->target(), row.name))
       return nullptr;
     return &(*defaults_)[option.index];
   }

@@ -15,18 +15,20 @@ using LayersPerStage = std::vector<std::vector<std::int64_t>>;
 
 namespace detail {
 
+/// Megatron-Bridge hands the virtual pipeline size to Megatron Core as it is.
 inline LayerSplitOptions gather_split_options(const Facts& f) {
   using namespace literals;
+  const auto vpp = f.integer("num_virtual_stages_per_pipeline_rank"_opt);
   return {.num_layers = f.integer("num_layers"_opt),
           .pipeline_model_parallel_size = f["pipeline_model_parallel_size"_opt],
-          .virtual_pipeline_model_parallel_size = {},
+          .virtual_pipeline_model_parallel_size = f.on_bridge() ? vpp : std::nullopt,
           .num_layers_per_virtual_pipeline_stage = f.integer("num_layers_per_virtual_pipeline_stage"_opt),
-          .num_virtual_stages_per_pipeline_rank = f.integer("num_virtual_stages_per_pipeline_rank"_opt),
+          .num_virtual_stages_per_pipeline_rank = f.on_bridge() ? std::nullopt : vpp,
           .decoder_first_pipeline_num_layers = f.integer("decoder_first_pipeline_num_layers"_opt),
           .decoder_last_pipeline_num_layers = f.integer("decoder_last_pipeline_num_layers"_opt),
           .account_for_embedding_in_pipeline_split = f.on("account_for_embedding_in_pipeline_split"_opt),
           .account_for_loss_in_pipeline_split = f.on("account_for_loss_in_pipeline_split"_opt),
-          .overlap_p2p_comm = !f.known("overlap_p2p_comm"_opt) || f.on("overlap_p2p_comm"_opt),
+          .overlap_p2p_comm = f.on_bridge() || !f.known("overlap_p2p_comm"_opt) || f.on("overlap_p2p_comm"_opt),
           .mtp_num_layers = f.integer("mtp_num_layers"_opt),
           .pipeline_model_parallel_layout = f.text("pipeline_model_parallel_layout"_opt),
           .hybrid_layer_pattern = f.text("hybrid_layer_pattern"_opt)};

@@ -23,10 +23,11 @@ enum class Section : std::uint8_t {
   Checkpoint,
   Data,
   Run,           ///< logging, profiling, inference, RL: what no other section holds
+  Bridge,        ///< Megatron-Bridge's own options, which Megatron-LM does not know
   Surroundings,  ///< what the job runs on; not Megatron's options
   Derived,       ///< what upstream computes and a user cannot set
 };
-inline constexpr int kSectionCount = 13;
+inline constexpr int kSectionCount = 14;
 
 enum class Type : std::uint8_t {
   Bool,
@@ -85,6 +86,9 @@ struct Option {
   Version last = kNewestVersion;
 
   [[nodiscard]] constexpr bool in(Version version) const { return first <= version && version <= last; }
+  [[nodiscard]] constexpr bool in(const Target& target) const {
+    return in(target.version) && (section != Section::Bridge || target.framework == Framework::kBridge);
+  }
 };
 
 }  // namespace gtp

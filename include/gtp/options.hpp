@@ -16,6 +16,7 @@
 
 #include <gtp/option.hpp>
 #include <gtp/options/batch.hpp>
+#include <gtp/options/bridge.hpp>
 #include <gtp/options/checkpoint.hpp>
 #include <gtp/options/cuda_graphs.hpp>
 #include <gtp/options/data.hpp>
@@ -48,7 +49,7 @@ constexpr auto concatenate(const Option (&... parts)[N]) {
 inline constexpr auto kOptions =
     detail::concatenate(options::kTopology, options::kModel, options::kBatch, options::kPrecision, options::kOverlap,
                         options::kOptimizer, options::kCudaGraphs, options::kRecompute, options::kCheckpoint,
-                        options::kData, options::kRun, options::kSurroundings, options::kDerived);
+                        options::kData, options::kRun, options::kBridge, options::kSurroundings, options::kDerived);
 
 /// Index of an option's first row: one id for one name.
 struct OptionId {
@@ -67,6 +68,8 @@ struct OptionId {
 
 /// Whether the option exists in that version.
 [[nodiscard]] constexpr bool exists(OptionId id, Version version) { return row_of(id, version).in(version); }
+/// Whether the option exists in that target.
+[[nodiscard]] constexpr bool exists(OptionId id, const Target& target) { return row_of(id, target.version).in(target); }
 
 namespace detail {
 
@@ -141,7 +144,7 @@ struct Flag {
 /// for a boolean that is off by default the bare flag; for one that is on `--no-...` and `--disable-...`.
 [[nodiscard]] inline std::vector<Flag> flags_of(const Option& option) {
   std::vector<Flag> flags;
-  if (option.section == Section::Surroundings || option.section == Section::Derived) return flags;
+  if (option.section >= Section::Bridge) return flags;
   if (option.flags.empty()) {
     std::string dashed(option.name);
     std::replace(dashed.begin(), dashed.end(), '_', '-');
@@ -186,8 +189,8 @@ inline FlagIndex make_flag_index(Version version) {
 }
 
 inline const FlagIndex& flag_index(Version version) {
-  static std::array<FlagIndex, kTargets.size()> indices;
-  static std::array<std::once_flag, kTargets.size()> made;
+  static std::array<FlagIndex, kVersionCount> indices;
+  static std::array<std::once_flag, kVersionCount> made;
   const auto at = static_cast<std::size_t>(version);
   std::call_once(made[at], [&] { indices[at] = make_flag_index(version); });
   return indices[at];

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -86,9 +87,15 @@ struct Needs {
   [[nodiscard]] constexpr std::span<const OptionId> span() const { return {ids.data(), count}; }
 };
 
+/// Rows whose source is Megatron-LM's own code although Megatron Core, or Bridge in a place of its own, refuses the
+/// same.
+inline constexpr auto kAlsoOnBridge = std::to_array<std::string_view>(
+    {"GTP001", "GTP004", "GTP005", "GTP032", "GTP201", "GTP213", "GTP225", "GTP226", "GTP232", "GTP242", "GTP261",
+     "GTP301", "GTP303", "GTP401", "GTP402", "GTP416", "GTP417"});
+
 struct Rule {
   std::string_view code;  ///< stable, never reused: 0xx weight shards and grids, 2xx pipeline, 3xx experts,
-                          ///< 4xx batches, 9xx the form of the input
+                          ///< 4xx batches, 90x-94x the form of the input, 95x on Megatron-Bridge
   std::string_view id;    ///< upstream rule id, or a name of our own for what no upstream rule covers
   Severity severity;
   Phase phase;
@@ -105,7 +112,17 @@ struct Rule {
   /// no `violation`, and is told as a note where an input gave another value.
   Changes (*change)(const Facts&) = nullptr;
 
-  [[nodiscard]] constexpr bool in(Version version) const { return first <= version && version <= last; }
+  /// The source says whom a rule is for: Bridge's own code, Megatron-LM's command line and training loop, or both when
+  /// it is Megatron Core's.
+  [[nodiscard]] constexpr bool in(Framework framework) const {
+    if (violation == nullptr && change == nullptr) return true;  // the form of the input
+    const bool also_on_bridge = std::find(kAlsoOnBridge.begin(), kAlsoOnBridge.end(), code) != kAlsoOnBridge.end();
+    if (framework == Framework::kBridge) return also_on_bridge || !source.starts_with("megatron/training/");
+    return !source.starts_with("Megatron-Bridge ");
+  }
+  [[nodiscard]] constexpr bool in(const Target& target) const {
+    return first <= target.version && target.version <= last && in(target.framework);
+  }
 };
 
 /// A row of changes/. `message` says what upstream does: "sequence parallelism is turned off".

@@ -8,6 +8,8 @@
 
 #include <gtp/changes.hpp>
 #include <gtp/rules/batch.hpp>
+#include <gtp/rules/bridge.hpp>
+#include <gtp/rules/bridge_runtime.hpp>
 #include <gtp/rules/expert.hpp>
 #include <gtp/rules/form.hpp>
 #include <gtp/rules/pipeline.hpp>
@@ -30,6 +32,8 @@ namespace gtp {
     add(rules::kPipeline);
     add(rules::kExperts);
     add(rules::kBatches);
+    add(rules::kBridge);
+    add(rules::kBridgeRuntime);
     for (const std::span<const Rule> area : kChanges) add(area);
     std::sort(rows.begin(), rows.end(), [](const Rule* a, const Rule* b) { return a->code < b->code; });
     return rows;

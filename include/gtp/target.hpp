@@ -1,8 +1,10 @@
-// The upstream versions whose behaviour can be checked. Versions are data: options and rules carry
-// the first and the last version they hold for. How a target is added: docs/targets.md.
+// The upstream programs whose behaviour can be checked: Megatron-LM at several commits, and Megatron-Bridge, another
+// framework over the same core. Versions are data: options and rules carry the first and the last version they hold
+// for, and a rule may hold for one framework only. How a target is added: docs/targets.md.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -17,21 +19,30 @@ enum class Version : std::uint8_t {
 
 inline constexpr Version kOldestVersion = Version::k6513e3e2;
 inline constexpr Version kNewestVersion = Version::kd98e8a64;
+inline constexpr std::size_t kVersionCount = static_cast<std::size_t>(kNewestVersion) + 1;
+
+/// Who starts the training: it decides the defaults, what is checked before Megatron Core, and what is changed
+/// silently.
+enum class Framework : std::uint8_t { kMegatronLm, kBridge };
 
 struct Target {
   std::string_view name;
-  Version version;
+  Version version;  ///< of the Megatron Core below the framework
   std::string_view date;
+  Framework framework = Framework::kMegatronLm;
 
   friend constexpr bool operator==(const Target&, const Target&) = default;
 };
 
-inline constexpr std::array<Target, 2> kTargets{{
+inline constexpr std::array<Target, 3> kTargets{{
     {"megatron-core@6513e3e2", Version::k6513e3e2, "2026-07-31"},
     {"megatron-core@d98e8a64", Version::kd98e8a64, "2026-08-22"},
+    {"megatron-bridge@067f987d", Version::kd98e8a64, "2026-08-22", Framework::kBridge},
 }};
 
 inline constexpr Target kDefaultTarget = kTargets[1];
+/// For Megatron-Bridge's own input formats, when no target is asked for.
+inline constexpr Target kBridgeTarget = kTargets[2];
 
 [[nodiscard]] constexpr std::optional<Target> find_target(std::string_view name) {
   for (const Target& target : kTargets)

@@ -60,5 +60,6 @@ TEST_CASE("the targets can be listed without a configuration") {
   CHECK(targets.exit == 0);
   CHECK(targets.output ==
         "megatron-core@6513e3e2  2026-07-31\n"
-        "megatron-core@d98e8a64  2026-08-22  (default)\n");
+        "megatron-core@d98e8a64  2026-08-22  (default)\n"
+        "megatron-bridge@067f987d  2026-08-22\n");
 }
