@@ -87,8 +87,8 @@ struct Needs {
 };
 
 struct Rule {
-  std::string_view code;  ///< stable, never reused: 0xx weight shards and grids, 2xx pipeline, 3xx experts,
-                          ///< 4xx batches, 9xx the form of the input
+  std::string_view code;  ///< stable, never reused: 0xx weight shards and grids, 1xx precision and what
+                          ///< supports it, 2xx pipeline, 3xx experts, 4xx batches, 9xx the form of the input
   std::string_view id;    ///< upstream rule id, or a name of our own for what no upstream rule covers
   Severity severity;
   Phase phase;
