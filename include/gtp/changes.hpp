@@ -6,11 +6,13 @@
 #include <span>
 
 #include <gtp/changes/parallel.hpp>
+#include <gtp/changes/precision.hpp>
 
 namespace gtp {
 
-inline constexpr std::array<std::span<const Rule>, 1> kChanges{
+inline constexpr std::array<std::span<const Rule>, 2> kChanges{
     rules::kParallelChanges,
+    rules::kPrecisionChanges,
 };
 
 }  // namespace gtp

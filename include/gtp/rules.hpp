@@ -12,8 +12,12 @@
 #include <gtp/rules/bridge_runtime.hpp>
 #include <gtp/rules/expert.hpp>
 #include <gtp/rules/form.hpp>
+#include <gtp/rules/hardware.hpp>
 #include <gtp/rules/pipeline.hpp>
+#include <gtp/rules/precision.hpp>
+#include <gtp/rules/precision_state.hpp>
 #include <gtp/rules/rank_order.hpp>
+#include <gtp/rules/transformer_engine.hpp>
 #include <gtp/rules/weight_shards.hpp>
 #include <gtp/rules/world_size.hpp>
 
@@ -29,6 +33,10 @@ namespace gtp {
     add(rules::kWeightShards);
     add(rules::kWorldSizes);
     add(rules::kRankOrder);
+    add(rules::kPrecision);
+    add(rules::kPrecisionState);
+    add(rules::kTransformerEngine);
+    add(rules::kHardware);
     add(rules::kPipeline);
     add(rules::kExperts);
     add(rules::kBatches);
