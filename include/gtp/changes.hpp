@@ -5,12 +5,18 @@
 #include <array>
 #include <span>
 
+#include <gtp/changes/cuda_graphs.hpp>
+#include <gtp/changes/environment.hpp>
 #include <gtp/changes/parallel.hpp>
+#include <gtp/changes/recompute.hpp>
 
 namespace gtp {
 
-inline constexpr std::array<std::span<const Rule>, 1> kChanges{
+inline constexpr std::array<std::span<const Rule>, 4> kChanges{
     rules::kParallelChanges,
+    rules::kEnvironmentChanges,
+    rules::kGraphChanges,
+    rules::kRecomputeChanges,
 };
 
 }  // namespace gtp

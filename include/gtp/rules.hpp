@@ -8,10 +8,17 @@
 
 #include <gtp/changes.hpp>
 #include <gtp/rules/batch.hpp>
+#include <gtp/rules/cuda_graphs.hpp>
+#include <gtp/rules/environment.hpp>
 #include <gtp/rules/expert.hpp>
 #include <gtp/rules/form.hpp>
+#include <gtp/rules/graph_limits.hpp>
+#include <gtp/rules/gtp_runtime.hpp>
+#include <gtp/rules/library_variables.hpp>
 #include <gtp/rules/pipeline.hpp>
+#include <gtp/rules/process_groups.hpp>
 #include <gtp/rules/rank_order.hpp>
+#include <gtp/rules/recompute.hpp>
 #include <gtp/rules/weight_shards.hpp>
 #include <gtp/rules/world_size.hpp>
 
@@ -30,6 +37,13 @@ namespace gtp {
     add(rules::kPipeline);
     add(rules::kExperts);
     add(rules::kBatches);
+    add(rules::kGtpRuntime);
+    add(rules::kEnvironment);
+    add(rules::kLibraryVariables);
+    add(rules::kCudaGraphs);
+    add(rules::kGraphLimits);
+    add(rules::kRecompute);
+    add(rules::kProcessGroups);
     for (const std::span<const Rule> area : kChanges) add(area);
     std::sort(rows.begin(), rows.end(), [](const Rule* a, const Rule* b) { return a->code < b->code; });
     return rows;
