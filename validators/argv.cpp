@@ -110,6 +110,8 @@ class ArgvReader {
     std::optional<FlagMatch> match = find_flag(flag.name, reading_.config.version());
     if (!match && !is_script_flag(flag.name))
       match = resolve_flag(flag.name, flag.place, reading_.config.target(), reading_.out);
+    if (!match && is_module_grid_flag(flag.name))
+      reading_.config.set(*find_option("use_decentralized_pg"), true, flag.place);
     if (!match)
       take_values();
     else if (match->constant)

@@ -115,4 +115,12 @@ inline const std::vector<std::string_view>& script_flags() {
   return std::binary_search(names.begin(), names.end(), flag.substr(2));
 }
 
+/// Whether the flag, written `--name`, gives the heterogeneous MIMO example a grid of its own for each module.
+[[nodiscard]] inline bool is_module_grid_flag(std::string_view flag) {
+  constexpr std::array<std::string_view, 11> kFlags{
+      "--encoder-ddp-overlap", "--encoder-dp", "--encoder-tp", "--llm-cp", "--llm-dp", "--llm-ep",
+      "--llm-expt-tp",         "--llm-offset", "--llm-only",   "--llm-pp", "--llm-tp"};
+  return std::find(kFlags.begin(), kFlags.end(), flag) != kFlags.end();
+}
+
 }  // namespace gtp::readers

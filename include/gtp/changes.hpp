@@ -5,6 +5,8 @@
 #include <array>
 #include <span>
 
+#include <gtp/changes/cuda_graphs.hpp>
+#include <gtp/changes/environment.hpp>
 #include <gtp/changes/parallel.hpp>
 #include <gtp/changes/precision.hpp>
 
@@ -13,6 +15,15 @@ namespace gtp {
 inline constexpr std::array<std::span<const Rule>, 2> kChanges{
     rules::kParallelChanges,
     rules::kPrecisionChanges,
+#include <gtp/changes/recompute.hpp>
+
+namespace gtp {
+
+inline constexpr std::array<std::span<const Rule>, 4> kChanges{
+    rules::kParallelChanges,
+    rules::kEnvironmentChanges,
+    rules::kGraphChanges,
+    rules::kRecomputeChanges,
 };
 
 }  // namespace gtp

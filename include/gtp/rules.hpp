@@ -18,6 +18,17 @@
 #include <gtp/rules/precision_state.hpp>
 #include <gtp/rules/rank_order.hpp>
 #include <gtp/rules/transformer_engine.hpp>
+#include <gtp/rules/cuda_graphs.hpp>
+#include <gtp/rules/environment.hpp>
+#include <gtp/rules/expert.hpp>
+#include <gtp/rules/form.hpp>
+#include <gtp/rules/graph_limits.hpp>
+#include <gtp/rules/gtp_runtime.hpp>
+#include <gtp/rules/library_variables.hpp>
+#include <gtp/rules/pipeline.hpp>
+#include <gtp/rules/process_groups.hpp>
+#include <gtp/rules/rank_order.hpp>
+#include <gtp/rules/recompute.hpp>
 #include <gtp/rules/weight_shards.hpp>
 #include <gtp/rules/world_size.hpp>
 
@@ -42,6 +53,13 @@ namespace gtp {
     add(rules::kBatches);
     add(rules::kBridge);
     add(rules::kBridgeRuntime);
+    add(rules::kGtpRuntime);
+    add(rules::kEnvironment);
+    add(rules::kLibraryVariables);
+    add(rules::kCudaGraphs);
+    add(rules::kGraphLimits);
+    add(rules::kRecompute);
+    add(rules::kProcessGroups);
     for (const std::span<const Rule> area : kChanges) add(area);
     std::sort(rows.begin(), rows.end(), [](const Rule* a, const Rule* b) { return a->code < b->code; });
     return rows;

@@ -24,6 +24,9 @@ inline constexpr Option kSurroundings[] = {
      "Training samples consumed before this run starts (a resume)"},
     {"skipped_train_samples", Section::Surroundings, Type::Int, 0,
      "Training samples skipped before this run starts (a resume)"},
+    {"use_decentralized_pg", Section::Surroundings, Type::Bool, false,
+     "Process groups come from a grid of their own for each module (HyperCommGrid), not from Megatron's two grids", "",
+     "", "dist.use_decentralized_pg"},
 };
 
 }  // namespace gtp::options
