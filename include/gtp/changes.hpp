@@ -5,12 +5,18 @@
 #include <array>
 #include <span>
 
+#include <gtp/changes/experts.hpp>
+#include <gtp/changes/model.hpp>
 #include <gtp/changes/parallel.hpp>
+#include <gtp/changes/sequence.hpp>
 
 namespace gtp {
 
-inline constexpr std::array<std::span<const Rule>, 1> kChanges{
+inline constexpr std::array<std::span<const Rule>, 4> kChanges{
     rules::kParallelChanges,
+    rules::kModelChanges,
+    rules::kExpertChanges,
+    rules::kSequenceChanges,
 };
 
 }  // namespace gtp

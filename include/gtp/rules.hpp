@@ -9,9 +9,14 @@
 #include <gtp/changes.hpp>
 #include <gtp/rules/batch.hpp>
 #include <gtp/rules/expert.hpp>
+#include <gtp/rules/expert_dispatch.hpp>
+#include <gtp/rules/expert_router.hpp>
 #include <gtp/rules/form.hpp>
+#include <gtp/rules/model.hpp>
+#include <gtp/rules/model_kernels.hpp>
 #include <gtp/rules/pipeline.hpp>
 #include <gtp/rules/rank_order.hpp>
+#include <gtp/rules/sequence.hpp>
 #include <gtp/rules/weight_shards.hpp>
 #include <gtp/rules/world_size.hpp>
 
@@ -28,7 +33,12 @@ namespace gtp {
     add(rules::kWorldSizes);
     add(rules::kRankOrder);
     add(rules::kPipeline);
+    add(rules::kSequences);
     add(rules::kExperts);
+    add(rules::kExpertDispatch);
+    add(rules::kExpertRouter);
+    add(rules::kModelShape);
+    add(rules::kModelKernels);
     add(rules::kBatches);
     for (const std::span<const Rule> area : kChanges) add(area);
     std::sort(rows.begin(), rows.end(), [](const Rule* a, const Rule* b) { return a->code < b->code; });
