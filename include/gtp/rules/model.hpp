@@ -26,14 +26,13 @@ inline std::string_view original_position(const Facts& f) {
 }
 
 /// A dense MLP in some layer. A hybrid pattern says it by letter.
-inline bool builds_dense_mlp(const Derivation& d) {
-  if (d.layers && d.layers->hybrid) return d.layers->hybrid->count(HybridLayer::Mlp) > 0;
-  return !d.facts.has(kNumExperts) || mixes_dense_layers(d.facts);
+inline bool builds_dense_mlp(const Facts& f) {
+  if (const auto pattern = f.text("hybrid_layer_pattern"_opt)) return pattern->find('-') != std::string_view::npos;
+  return !f.has(kNumExperts) || mixes_dense_layers(f);
 }
 
 /// The widths that tensor parallelism cuts, and the sizes that cut them; GTP007 asks the same of ffn_hidden_size.
-inline Findings widths_that_do_not_split(const Derivation& d) {
-  const Facts& f = d.facts;
+inline Findings widths_that_do_not_split(const Facts& f) {
   const auto wrong = [&](OptionId width, OptionId ranks) {
     const auto rows = f.integer(width), parts = f.integer(ranks);
     return rows && parts && !divides(*parts, *rows);
@@ -44,7 +43,7 @@ inline Findings widths_that_do_not_split(const Derivation& d) {
   const auto padded = "padded_vocab_size"_opt;
   const bool moe = f.has(kNumExperts);
   return ask::clashes(
-      {{!ask::above(f, kGtpRemat, 1) && builds_dense_mlp(d) && wrong(kFfn, kTp), kFfn, label(kFfn, kTp)},
+      {{!ask::above(f, kGtpRemat, 1) && builds_dense_mlp(f) && wrong(kFfn, kTp), kFfn, label(kFfn, kTp)},
        {moe && wrong(kSharedSize, kTp), kSharedSize, label(kSharedSize, kTp)},
        {moe && wrong(kMoeFfn, kEtp), kMoeFfn, label(kMoeFfn, kEtp)},
        {ask::given(f, padded) && wrong(padded, kTp), padded, label(padded, kTp)}});
@@ -211,7 +210,7 @@ inline constexpr Rule kModelShape[] = {
      "before the model is built.",
      "use a multiple",
      "megatron/core/utils.py:598",
-     [](const Derivation& d) { return detail::widths_that_do_not_split(d); }},
+     [](const Derivation& d) { return detail::widths_that_do_not_split(d.facts); }},
     {"GTP510",
      "vocab-inputs-positive",
      Severity::Error,

@@ -63,8 +63,8 @@ struct MambaShape {
   std::int64_t heads, groups, head_dim, inner, state;
 };
 
-inline bool has_mamba_layers(const Derivation& d) {
-  return d.layers && d.layers->hybrid && d.layers->hybrid->count(HybridLayer::Mamba) > 0;
+inline bool has_mamba_layers(const Facts& f) {
+  return f.text("hybrid_layer_pattern"_opt).value_or("").find('M') != std::string_view::npos;
 }
 
 /// Nothing without Mamba layers, or when a number is unknown or not positive.
@@ -72,7 +72,7 @@ inline std::optional<MambaShape> mamba_shape(const Derivation& d) {
   const Facts& f = d.facts;
   const auto groups = f.integer("mamba_num_groups"_opt), dim = f.integer("mamba_head_dim"_opt),
              state = f.integer("mamba_state_dim"_opt), hidden = f.integer(kHidden);
-  if (!has_mamba_layers(d) || !groups || !dim || !state || *groups < 1 || *dim < 1 || *state < 1) return std::nullopt;
+  if (!has_mamba_layers(d.facts) || !groups || !dim || !state || *groups < 1 || *dim < 1 || *state < 1) return std::nullopt;
   if (const auto heads = f.integer("mamba_num_heads"_opt)) {
     const auto inner = checked_multiply(*heads, *dim);
     if (*heads < 1 || !inner) return std::nullopt;
@@ -128,7 +128,7 @@ inline Findings widths_off_blocks(const Derivation& d, OptionId format, std::int
   const auto label = [&](std::int64_t width) {
     return fmt::format("{} on each rank is not a multiple of {}", width, columns);
   };
-  const std::int64_t hidden = f.integer(kHidden).value_or(0), ffn = builds_dense_mlp(d) ? local(kFfn, kTp) : 0;
+  const std::int64_t hidden = f.integer(kHidden).value_or(0), ffn = builds_dense_mlp(d.facts) ? local(kFfn, kTp) : 0;
   const std::int64_t expert = f.has(kNumExperts) ? local(kMoeFfn, kEtp) : 0;
   std::int64_t tokens = local(kSeq, kCp);
   if (f.on(kSp)) tokens = divides(f[kTp], tokens) ? tokens / f[kTp] : 0;
@@ -232,20 +232,6 @@ inline constexpr Rule kModelKernels[] = {
                              states, "not in 0 to 64"}});
      },
      Version::kd98e8a64},
-    {"GTP536",
-     "flash-attention-version-allowed",
-     Severity::Error,
-     Phase::Startup,
-     {"flash_attention_version"_opt},
-     "flash_attention_version is 2, 3 or 4",
-     "It chooses among the FlashAttention packages that are installed.",
-     "use 2, 3 or 4",
-     "megatron/core/transformer/transformer_config.py:3192",
-     [](const Derivation& d) -> Findings {
-       const auto version = "flash_attention_version"_opt;
-       if (!ask::below(d.facts, version, 2) && !ask::above(d.facts, version, 4)) return {};
-       return at(version, fmt::format("{}", d.facts[version]));
-     }},
     {"GTP537",
      "mup-base-positive",
      Severity::Error,
@@ -311,7 +297,7 @@ inline constexpr Rule kModelKernels[] = {
      "fp8-gemm-dims",
      Severity::Error,
      Phase::FirstStep,
-     {"fp8"_opt, "fp8_recipe"_opt, kTp},
+     {"fp8"_opt, "fp8_recipe"_opt},
      "FP8 GEMMs need widths in multiples of 16 and tokens in multiples of 8",
      "The tensor cores read FP8 operands in such pieces; TransformerEngine refuses others in the first step.",
      "use multiples on every rank",
@@ -324,7 +310,7 @@ inline constexpr Rule kModelKernels[] = {
      "mxfp8-dims",
      Severity::Error,
      Phase::FirstStep,
-     {"fp8"_opt, "fp8_recipe"_opt, kTp},
+     {"fp8"_opt, "fp8_recipe"_opt},
      "MXFP8 needs widths and tokens in multiples of 32",
      "32 numbers in a row, and in a column, share one scale.",
      "use multiples on every rank",
@@ -337,7 +323,7 @@ inline constexpr Rule kModelKernels[] = {
      "nvfp4-dims",
      Severity::Error,
      Phase::FirstStep,
-     {"fp4"_opt, kTp},
+     {"fp4"_opt},
      "NVFP4 needs widths and tokens in multiples of 16",
      "16 numbers share one scale.",
      "use multiples on every rank",
