@@ -31,6 +31,14 @@ inline bool mixes_dense_layers(const Facts& f) {
   return layers != nullptr && std::find(layers->begin(), layers->end(), 0) != layers->end();
 }
 
+/// The input is about inference: it skips training or sets an option of the inference engine.
+inline bool only_serves(const Facts& f) {
+  if (f.on("skip_train"_opt)) return true;
+  for (const Setting& setting : f.config().settings())
+    if (name_of(setting.option).starts_with("inference_")) return true;
+  return false;
+}
+
 /// A known TransformerEngine version that is older than this one.
 inline bool te_older_than(const Facts& f, std::string_view least) {
   const auto version = PackageVersion::parse(f.text("te_version"_opt).value_or(""));
@@ -239,12 +247,12 @@ inline constexpr Rule kExperts[] = {
      {kNumExperts, kTp, "sequence_parallel"_opt},
      "training experts under tensor parallelism needs sequence parallelism",
      "Without it every tensor-parallel rank would route all tokens of the others too. Upstream only warns at startup "
-     "(and only with expert parallelism), then stops in the first forward pass.",
+     "(and only with expert parallelism), then stops in the first forward pass. Inference may go without.",
      "turn sequence_parallel on",
      "megatron/core/transformer/moe/moe_layer.py:636",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (!f.has(kNumExperts) || f[kTp] <= 1 || f.on("sequence_parallel"_opt)) return {};
+       if (!f.has(kNumExperts) || f[kTp] <= 1 || f.on("sequence_parallel"_opt) || detail::only_serves(f)) return {};
        return at("sequence_parallel"_opt, "off")
            .also(kTp, fmt::format("{} ranks", f[kTp]))
            .also(kNumExperts, "experts")

@@ -72,7 +72,8 @@ inline std::optional<MambaShape> mamba_shape(const Derivation& d) {
   const Facts& f = d.facts;
   const auto groups = f.integer("mamba_num_groups"_opt), dim = f.integer("mamba_head_dim"_opt),
              state = f.integer("mamba_state_dim"_opt), hidden = f.integer(kHidden);
-  if (!has_mamba_layers(d.facts) || !groups || !dim || !state || *groups < 1 || *dim < 1 || *state < 1) return std::nullopt;
+  if (!has_mamba_layers(d.facts) || !groups || !dim || !state || *groups < 1 || *dim < 1 || *state < 1)
+    return std::nullopt;
   if (const auto heads = f.integer("mamba_num_heads"_opt)) {
     const auto inner = checked_multiply(*heads, *dim);
     if (*heads < 1 || !inner) return std::nullopt;
