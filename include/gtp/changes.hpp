@@ -24,6 +24,18 @@ inline constexpr std::array<std::span<const Rule>, 4> kChanges{
     rules::kEnvironmentChanges,
     rules::kGraphChanges,
     rules::kRecomputeChanges,
+#include <gtp/changes/experts.hpp>
+#include <gtp/changes/model.hpp>
+#include <gtp/changes/parallel.hpp>
+#include <gtp/changes/sequence.hpp>
+
+namespace gtp {
+
+inline constexpr std::array<std::span<const Rule>, 4> kChanges{
+    rules::kParallelChanges,
+    rules::kModelChanges,
+    rules::kExpertChanges,
+    rules::kSequenceChanges,
 };
 
 }  // namespace gtp

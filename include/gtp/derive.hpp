@@ -17,6 +17,7 @@
 #include <gtp/changes.hpp>
 #include <gtp/facts.hpp>
 #include <gtp/grid.hpp>
+#include <gtp/hybrid_pattern.hpp>
 #include <gtp/layers.hpp>
 #include <gtp/topology.hpp>
 
@@ -242,7 +243,32 @@ inline void derive_batches(Derivation& d) {
 
 /// The depth of an encoder-decoder model, and widths that upstream fills in (arguments.py:1293, 1327, 1651). Megatron
 /// Core, which Bridge leaves it to, does not narrow a gated MLP (transformer_config.py: ffn_hidden_size).
+/// The one of two names that the input gave, under the name that the rules know.
+inline void take_from(Facts& f, OptionId option, OptionId other) {
+  const Value* value = f.find(other);
+  if (f.has(option) || f.config().given(option) != nullptr || value == nullptr || is_none(*value)) return;
+  f.set(option, Value(*value));
+}
+
+/// A pattern under its deprecated name, and its MTP parts given apart (arguments.py:743, 775).
+inline void derive_hybrid_pattern(Facts& f) {
+  constexpr auto kPattern = "hybrid_layer_pattern"_opt;
+  take_from(f, kPattern, "hybrid_override_pattern"_opt);
+  const auto part = f.text("mtp_hybrid_override_pattern"_opt);
+  const std::int64_t depths = f.integer("mtp_num_layers"_opt).value_or(0);
+  const std::string_view main = f.text(kPattern).value_or("");
+  if (!part || depths < 1 || !f.known(kPattern) || main.find('/') != std::string_view::npos) return;
+  const auto length = checked_multiply(depths, static_cast<std::int64_t>(part->size()) + 1);
+  if (!length || *length > static_cast<std::int64_t>(kMaxHybridPatternLength)) return f.forget(kPattern);
+  std::string whole(main);
+  for (std::int64_t depth = 0; depth < depths; ++depth) whole.append("/").append(*part);
+  f.set(kPattern, std::move(whole));
+}
+
+/// The depth of an encoder-decoder model, and widths that upstream fills in (arguments.py:1293, 1327, 1346, 1651).
 inline void derive_shape(Facts& f) {
+  derive_hybrid_pattern(f);
+  take_from(f, "seq_length"_opt, "encoder_seq_length"_opt);
   if (!f.has("num_layers"_opt) && f.has("encoder_num_layers"_opt))
     set_or_forget(f, "num_layers"_opt, f.integer("encoder_num_layers"_opt));
   constexpr auto kFfn = "ffn_hidden_size"_opt, kMoeFfn = "moe_ffn_hidden_size"_opt;
@@ -259,6 +285,21 @@ inline void derive_shape(Facts& f) {
       f.set(kFfn, f.on("swiglu"_opt) && !f.on_bridge() ? gated(*four) : *four);
   }
   if (f.has("num_experts"_opt) && f.known(kMoeFfn) && !f.has(kMoeFfn)) set_or_forget(f, kMoeFfn, f.integer(kFfn));
+}
+
+/// The width of a head and the rows of the embedding (arguments.py:1331, vocab_utils.py:58). Upstream rounds in double
+/// arithmetic, which is exact below 2^53; GTP_remat is no part of the multiple.
+inline void derive_heads_and_vocabulary(Facts& f) {
+  constexpr auto kChannels = "kv_channels"_opt, kPadded = "padded_vocab_size"_opt;
+  const auto hidden = f.integer("hidden_size"_opt), heads = f.integer("num_attention_heads"_opt);
+  if (f.known(kChannels) && !f.has(kChannels))
+    set_or_forget(f, kChannels, hidden && heads ? exact_quotient(*hidden, *heads) : std::nullopt);
+  if (!f.known(kPadded) || f.has(kPadded)) return;
+  const auto vocabulary = f.integer("vocab_size"_opt), unit = f.integer("make_vocab_size_divisible_by"_opt),
+             tp = f.integer("tensor_model_parallel_size"_opt);
+  const bool positive = vocabulary && unit && tp && *vocabulary > 0 && *unit > 0;
+  const auto multiple = positive ? checked_multiply(*unit, *tp) : std::nullopt;
+  set_or_forget(f, kPadded, multiple ? round_up_to_multiple(*vocabulary, *multiple) : std::nullopt);
 }
 
 /// Rows of changes/ in their order, each on what the ones before it left.
@@ -294,6 +335,7 @@ inline void apply_changes(Derivation& d) {
   detail::derive_batches(d);
   d.layers = derive_layers(d.facts);
   if (d.layers && d.layers->split) d.layers_per_stage = d.layers->split->table();
+  detail::derive_heads_and_vocabulary(d.facts);
   detail::apply_changes(d);
   if (on_bridge) apply_bridge_sets(d.facts);
   return d;
@@ -322,6 +364,7 @@ inline constexpr auto kDerivedNames = [] {
       "eval_global_batch_size"_opt,
       "eval_num_microbatches"_opt,
       "train_iters"_opt,
+      "padded_vocab_size"_opt,
   };
 }();
 

@@ -11,8 +11,12 @@
 #include <gtp/rules/bridge.hpp>
 #include <gtp/rules/bridge_runtime.hpp>
 #include <gtp/rules/expert.hpp>
+#include <gtp/rules/expert_dispatch.hpp>
+#include <gtp/rules/expert_router.hpp>
 #include <gtp/rules/form.hpp>
 #include <gtp/rules/hardware.hpp>
+#include <gtp/rules/model.hpp>
+#include <gtp/rules/model_kernels.hpp>
 #include <gtp/rules/pipeline.hpp>
 #include <gtp/rules/precision.hpp>
 #include <gtp/rules/precision_state.hpp>
@@ -29,6 +33,7 @@
 #include <gtp/rules/process_groups.hpp>
 #include <gtp/rules/rank_order.hpp>
 #include <gtp/rules/recompute.hpp>
+#include <gtp/rules/sequence.hpp>
 #include <gtp/rules/weight_shards.hpp>
 #include <gtp/rules/world_size.hpp>
 
@@ -49,7 +54,12 @@ namespace gtp {
     add(rules::kTransformerEngine);
     add(rules::kHardware);
     add(rules::kPipeline);
+    add(rules::kSequences);
     add(rules::kExperts);
+    add(rules::kExpertDispatch);
+    add(rules::kExpertRouter);
+    add(rules::kModelShape);
+    add(rules::kModelKernels);
     add(rules::kBatches);
     add(rules::kBridge);
     add(rules::kBridgeRuntime);

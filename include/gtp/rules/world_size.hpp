@@ -207,20 +207,26 @@ inline constexpr Rule kWorldSizes[] = {
        return at(hybrid, fmt::format("DP x CP is {}", size)).also(kCp, "context-parallel size");
      }},
     {"GTP031",
-     "hierarchical-cp-product",
+     "cp-a2a-p2p-needs-hierarchy",
      Severity::Error,
      Phase::Startup,
      {"hierarchical_context_parallel_sizes"_opt, kCp},
-     "the hierarchical context-parallel sizes must multiply to the context-parallel size",
-     "The levels factor the context-parallel group exactly.",
-     "change the levels or context_parallel_size",
+     "the levels of context parallelism must multiply to its size",
+     "The levels factor the context-parallel group exactly (hierarchical-cp-product), and a2a+p2p cannot do without "
+     "them. Upstream checks both together, also when the context-parallel size is 1.",
+     "set hierarchical_context_parallel_sizes to two sizes whose product is context_parallel_size, or leave it out",
      "megatron/training/arguments.py:580",
      [](const Derivation& d) -> Findings {
-       const auto option = "hierarchical_context_parallel_sizes"_opt;
+       const auto option = "hierarchical_context_parallel_sizes"_opt, comm = "cp_comm_type"_opt;
        const auto* levels = std::get_if<IntList>(d.facts.find(option));
-       if (levels == nullptr) return {};
+       if (levels == nullptr) {
+         const Value* words = d.facts.original(comm);
+         const auto* types = words == nullptr ? nullptr : std::get_if<StringList>(words);
+         if (types == nullptr || std::find(types->begin(), types->end(), "a2a+p2p") == types->end()) return {};
+         return at(comm, "a2a+p2p").also(option, "not set");
+       }
        const auto product = checked_product(std::span<const std::int64_t>(*levels));
-       if (product == d.facts[kCp]) return {};
+       if (levels->empty() || product == d.facts[kCp]) return {};
        return at(option,
                  fmt::format("{} is not {}", product ? fmt::format("{}", *product) : "the product", d.facts[kCp]))
            .also(kCp, "context-parallel size");
