@@ -5,12 +5,17 @@
 #include <array>
 #include <span>
 
+#include <gtp/changes/checkpoint.hpp>
+#include <gtp/changes/optimizer.hpp>
 #include <gtp/changes/parallel.hpp>
+#include <gtp/changes/pipeline.hpp>
+#include <gtp/changes/schedule.hpp>
 
 namespace gtp {
 
-inline constexpr std::array<std::span<const Rule>, 1> kChanges{
-    rules::kParallelChanges,
+inline constexpr std::array<std::span<const Rule>, 5> kChanges{
+    rules::kParallelChanges,   rules::kPipelineChanges, rules::kOptimizerChanges,
+    rules::kCheckpointChanges, rules::kScheduleChanges,
 };
 
 }  // namespace gtp

@@ -74,10 +74,18 @@ class Config {
   [[nodiscard]] bool described(Section section) const { return described_.test(static_cast<std::size_t>(section)); }
   [[nodiscard]] const std::vector<Setting>& settings() const { return settings_; }
 
+  /// What the input says of the checkpoint to be loaded; null when it does not say.
+  [[nodiscard]] const Value* checkpoint_value(OptionId option) const {
+    const Value* last = nullptr;
+    for (const Setting& setting : checkpoint)
+      if (setting.option == option) last = &setting.value;
+    return last;
+  }
+
   /// Variables of the job; meaningful only when `env_known`, then those not listed are not set.
   std::vector<Variable> env;
   bool env_known = false;
-  /// Options of the checkpoint to be loaded.
+  /// Options of the checkpoint to be loaded, and what else it records (`iteration`, `has_rng`, `optimizer_sharding`).
   std::vector<Setting> checkpoint;
 
  private:
