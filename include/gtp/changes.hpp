@@ -8,14 +8,15 @@
 #include <gtp/changes/checkpoint.hpp>
 #include <gtp/changes/optimizer.hpp>
 #include <gtp/changes/parallel.hpp>
-#include <gtp/changes/pipeline.hpp>
 #include <gtp/changes/schedule.hpp>
 
 namespace gtp {
 
-inline constexpr std::array<std::span<const Rule>, 5> kChanges{
-    rules::kParallelChanges,   rules::kPipelineChanges, rules::kOptimizerChanges,
-    rules::kCheckpointChanges, rules::kScheduleChanges,
+inline constexpr std::array<std::span<const Rule>, 4> kChanges{
+    rules::kParallelChanges,
+    rules::kOptimizerChanges,
+    rules::kCheckpointChanges,
+    rules::kScheduleChanges,
 };
 
 }  // namespace gtp

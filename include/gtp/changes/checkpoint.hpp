@@ -25,13 +25,13 @@ inline constexpr Rule kCheckpointChanges[] = {
         },
         Version::k6513e3e2, Version::k6513e3e2),
     changes("GTP824", "async-needs-persistent-worker",
-            {"async_save"_opt, "use_persistent_ckpt_worker"_opt, kCkptFormat},
+            {"async_save"_opt, "use_persistent_ckpt_worker"_opt, kSaveFormat},
             "saving in the background is turned off without a persistent worker",
             "Distributed formats write from one process that is kept; upstream prints a warning and saves in the "
             "foreground.",
             "set use_persistent_ckpt_worker, or leave async_save out", "megatron/training/arguments.py:1814",
             [](const Facts& f) -> Changes {
-              if (!f.on("async_save"_opt) || f.on("use_persistent_ckpt_worker"_opt) || f.text(kCkptFormat) == "torch")
+              if (!f.on("async_save"_opt) || f.on("use_persistent_ckpt_worker"_opt) || f.text(kSaveFormat) == "torch")
                 return {};
               return {{"async_save"_opt, false, "use_persistent_ckpt_worker is off"}};
             }),

@@ -8,21 +8,21 @@
 namespace gtp::rules {
 
 inline constexpr Rule kOptimizerChanges[] = {
-    changes("GTP741", "mfsdp-v1-sets-distopt", {kMegatronFsdp, kDistOpt},
+    changes("GTP741", "mfsdp-v1-sets-distopt", {kUsesMegatronFsdp, kDistOpt},
             "Megatron-FSDP turns the distributed optimizer on",
             "Its first version shards by way of the distributed optimizer, and switches it on with a warning.",
             "set use_distributed_optimizer, or leave it out", "megatron/training/arguments.py:1135",
             [](const Facts& f) -> Changes {
-              if (!f.on(kMegatronFsdp) || f.integer("megatron_fsdp_version"_opt).value_or(1) == 2) return {};
+              if (!f.on(kUsesMegatronFsdp) || f.integer("megatron_fsdp_version"_opt).value_or(1) == 2) return {};
               return {{kDistOpt, true, "use_megatron_fsdp needs it"}};
             }),
-    changes("GTP745", "mfsdp-nccl-ub-sets", {kMegatronFsdp, "nccl_ub"_opt},
+    changes("GTP745", "mfsdp-nccl-ub-sets", {kUsesMegatronFsdp, "nccl_ub"_opt},
             "Megatron-FSDP with NCCL user buffers registers by hand and double-buffers",
             "Both are needed to keep registered memory small; upstream turns them on with a warning.",
             "set fsdp_manual_registration and fsdp_double_buffer, or leave them out",
             "megatron/training/arguments.py:1172",
             [](const Facts& f) -> Changes {
-              if (!f.on(kMegatronFsdp) || !f.on("nccl_ub"_opt)) return {};
+              if (!f.on(kUsesMegatronFsdp) || !f.on("nccl_ub"_opt)) return {};
               const std::string because = "use_megatron_fsdp and nccl_ub are on";
               return {{"fsdp_manual_registration"_opt, true, because}, {"fsdp_double_buffer"_opt, true, because}};
             }),

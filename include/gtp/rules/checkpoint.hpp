@@ -36,10 +36,10 @@ inline Findings retain_problems(const Facts& f) {
 
 /// torch_dcp is for FSDP2. A pipeline under FSDP2 is refused before (GTP033), and GTP refuses the format (GTP808).
 inline Findings torch_dcp_problems(const Facts& f) {
-  if (f.text(kCkptFormat) != "torch_dcp" || gtp_known_on(f)) return {};
-  if (off_or_unsaid(f, kFsdp2))
-    return at(kCkptFormat, "torch_dcp without FSDP2").also(kFsdp2, std::string(off_text(f, kFsdp2)));
-  if (f.integer(kTp).value_or(1) > 1) return at(kCkptFormat, "torch_dcp").also(kTp, "tensor parallelism");
+  if (f.text(kSaveFormat) != "torch_dcp" || gtp_known_on(f)) return {};
+  if (off_or_unsaid(f, kUsesFsdp2))
+    return at(kSaveFormat, "torch_dcp without FSDP2").also(kUsesFsdp2, std::string(off_text(f, kUsesFsdp2)));
+  if (f.integer(kTp).value_or(1) > 1) return at(kSaveFormat, "torch_dcp").also(kTp, "tensor parallelism");
   return {};
 }
 
@@ -125,7 +125,7 @@ inline constexpr Rule kCheckpoints[] = {
      "torch-dcp-limits",
      Severity::Error,
      Phase::Startup,
-     {kCkptFormat},
+     {kSaveFormat},
      "the checkpoint format torch_dcp is for torch FSDP2 without tensor or pipeline parallelism",
      "Upstream tests it with nothing else, and refuses the rest.",
      "use torch_dist",
@@ -135,31 +135,33 @@ inline constexpr Rule kCheckpoints[] = {
      "fsdp-dtensor-limits",
      Severity::Error,
      Phase::Startup,
-     {kCkptFormat},
+     {kSaveFormat},
      "the checkpoint format fsdp_dtensor is for Megatron-FSDP",
      "It stores the shards of Megatron-FSDP.",
      "use torch_dist, or turn use_megatron_fsdp on",
      "megatron/training/arguments.py:1675",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (f.text(kCkptFormat) != "fsdp_dtensor" || detail::gtp_known_on(f) || !detail::off_or_unsaid(f, kMegatronFsdp))
+       if (f.text(kSaveFormat) != "fsdp_dtensor" || detail::gtp_known_on(f) ||
+           !detail::off_or_unsaid(f, kUsesMegatronFsdp))
          return {};
-       return at(kCkptFormat, "fsdp_dtensor").also(kMegatronFsdp, std::string(detail::off_text(f, kMegatronFsdp)));
+       return at(kSaveFormat, "fsdp_dtensor")
+           .also(kUsesMegatronFsdp, std::string(detail::off_text(f, kUsesMegatronFsdp)));
      }},
     {"GTP808",
      "gtp-ckpt-format",
      Severity::Error,
      Phase::Startup,
-     {kGtpRemat, kEgtpRemat, kCkptFormat},
+     {kGtpRemat, kEgtpRemat, kSaveFormat},
      "GTP takes only the checkpoint formats torch_dist and torch",
      "Other formats do not know the remat axis.",
      "use torch_dist",
      "megatron/training/arguments.py:1558",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       const std::string_view format = f.text(kCkptFormat).value_or("torch_dist");
-       if (!detail::any_gtp_on(f) || format == "torch" || format == "torch_dist" || f.on(kMegatronFsdp)) return {};
-       return at(kCkptFormat, std::string(format)).also(detail::shards_that_are_on(f), "GTP is on");
+       const std::string_view format = f.text(kSaveFormat).value_or("torch_dist");
+       if (!detail::any_gtp_on(f) || format == "torch" || format == "torch_dist" || f.on(kUsesMegatronFsdp)) return {};
+       return at(kSaveFormat, std::string(format)).also(detail::shards_that_are_on(f), "GTP is on");
      }},
     {"GTP809",
      "gtp-ckpt-mem-efficient",
@@ -179,7 +181,7 @@ inline constexpr Rule kCheckpoints[] = {
      "gtp-legacy-torch-loses-shards",
      Severity::Warning,
      Phase::Silent,
-     {kGtpRemat, kEgtpRemat, kCkptFormat},
+     {kGtpRemat, kEgtpRemat, kSaveFormat},
      "the legacy checkpoint format loses GTP shards",
      "Its file names hold TP, PP and EP ranks only, so all ranks of a remat group write one file and read the same "
      "shard back. The argument checks allow it.",
@@ -187,17 +189,17 @@ inline constexpr Rule kCheckpoints[] = {
      "megatron/training/checkpointing.py:266",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (!detail::any_gtp_on(f) || f.text(kCkptFormat) != "torch") return {};
+       if (!detail::any_gtp_on(f) || f.text(kSaveFormat) != "torch") return {};
        if (detail::distributed_optimizer(f) && detail::optimizer_state_moves(f)) return {};  // GTP811
-       return at(kCkptFormat, "torch")
+       return at(kSaveFormat, "torch")
            .also(detail::shards_that_are_on(f), "GTP is on")
-           .fix(kCkptFormat, std::string("torch_dist"));
+           .fix(kSaveFormat, std::string("torch_dist"));
      }},
     {"GTP811",
      "gtp-legacy-torch-distopt",
      Severity::Error,
      Phase::Later,
-     {kGtpRemat, kEgtpRemat, kCkptFormat, kDistOpt},
+     {kGtpRemat, kEgtpRemat, kSaveFormat, kDistOpt},
      "the legacy format cannot collect the distributed optimizer under GTP",
      "It collects optimizer state through a Gloo group, which GTP does not create; weights of a remat group would also "
      "overwrite each other.",
@@ -205,12 +207,12 @@ inline constexpr Rule kCheckpoints[] = {
      "megatron/core/optimizer/distrib_optimizer.py:1299",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (!detail::any_gtp_on(f) || f.text(kCkptFormat) != "torch" || !detail::distributed_optimizer(f) ||
+       if (!detail::any_gtp_on(f) || f.text(kSaveFormat) != "torch" || !detail::distributed_optimizer(f) ||
            !detail::optimizer_state_moves(f))
          return {};
-       return at(kCkptFormat, "torch")
+       return at(kSaveFormat, "torch")
            .also(detail::shards_that_are_on(f), "GTP is on")
-           .fix(kCkptFormat, std::string("torch_dist"));
+           .fix(kSaveFormat, std::string("torch_dist"));
      }},
     {"GTP812",
      "gtp-fully-reshardable-broken",
@@ -232,7 +234,7 @@ inline constexpr Rule kCheckpoints[] = {
      "no-parallel-save-warn",
      Severity::Warning,
      Phase::Later,
-     {"ckpt_fully_parallel_save"_opt, kCkptFormat, kDistOpt},
+     {"ckpt_fully_parallel_save"_opt, kSaveFormat, kDistOpt},
      "this checkpoint can be resumed only under the same parallelism",
      "Without the parallel save the distributed optimizer is stored in the form of this run's ranks.",
      "leave ckpt_fully_parallel_save on",
@@ -240,7 +242,7 @@ inline constexpr Rule kCheckpoints[] = {
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        const auto parallel = "ckpt_fully_parallel_save"_opt;
-       if (f.on(parallel) || f.text(kCkptFormat) == "torch" || !detail::distributed_optimizer(f)) return {};
+       if (f.on(parallel) || f.text(kSaveFormat) == "torch" || !detail::distributed_optimizer(f)) return {};
        return at(parallel, "off").also(kDistOpt, "on");
      }},
     {"GTP814",
@@ -295,54 +297,41 @@ inline constexpr Rule kCheckpoints[] = {
      "async-legacy",
      Severity::Error,
      Phase::Later,
-     {"async_save"_opt, kCkptFormat},
+     {"async_save"_opt, kSaveFormat},
      "the legacy format cannot be saved in the background",
      "Background saves are implemented for distributed formats.",
      "use torch_dist, or turn async_save off",
      "megatron/training/checkpointing.py:765",
      [](const Derivation& d) -> Findings {
-       if (!d.facts.on("async_save"_opt) || d.facts.text(kCkptFormat) != "torch") return {};
-       return at("async_save"_opt, "on").also(kCkptFormat, "torch");
+       if (!d.facts.on("async_save"_opt) || d.facts.text(kSaveFormat) != "torch") return {};
+       return at("async_save"_opt, "on").also(kSaveFormat, "torch");
      }},
     {"GTP818",
      "verify-integrity",
      Severity::Error,
      Phase::FirstStep,
-     {"verify_integrity"_opt, kCkptFormat},
+     {"verify_integrity"_opt, kSaveFormat},
      "only torch_dist checkpoints are verified",
      "Hashes are stored beside its files.",
      "use torch_dist, or turn verify_integrity off",
      "megatron/training/config/training_config.py:670",
      [](const Derivation& d) -> Findings {
-       if (!d.facts.on("verify_integrity"_opt) || d.facts.text(kCkptFormat) == "torch_dist") return {};
+       if (!d.facts.on("verify_integrity"_opt) || d.facts.text(kSaveFormat) == "torch_dist") return {};
        return at("verify_integrity"_opt, "on")
-           .also(kCkptFormat, std::string(d.facts.text(kCkptFormat).value_or("None")));
-     }},
-    {"GTP819",
-     "upcycling-needs-save",
-     Severity::Error,
-     Phase::Startup,
-     {"moe_use_upcycling"_opt, kSave},
-     "upcycling needs a folder to save to",
-     "It writes the expert checkpoint that it makes of a dense one.",
-     "set save and save_interval",
-     "megatron/training/arguments.py:1861",
-     [](const Derivation& d) -> Findings {
-       if (!d.facts.on("moe_use_upcycling"_opt) || d.facts.has(kSave)) return {};
-       return at("moe_use_upcycling"_opt, "without save");
+           .also(kSaveFormat, std::string(d.facts.text(kSaveFormat).value_or("None")));
      }},
     {"GTP820",
      "parallel-load-exchange-algo",
      Severity::Warning,
      Phase::Silent,
-     {"ckpt_fully_parallel_load"_opt, "ckpt_fully_parallel_load_exchange_algo"_opt, kCkptFormat},
+     {"ckpt_fully_parallel_load"_opt, "ckpt_fully_parallel_load_exchange_algo"_opt, kSaveFormat},
      "only the exchange by broadcast is stable",
      "Upstream warns that the other algorithms may not return the bits that were read.",
      "use broadcast",
      "megatron/training/arguments.py:1784",
      [](const Derivation& d) -> Findings {
        const auto exchange = "ckpt_fully_parallel_load_exchange_algo"_opt;
-       if (!d.facts.on("ckpt_fully_parallel_load"_opt) || d.facts.text(kCkptFormat) == "torch" ||
+       if (!d.facts.on("ckpt_fully_parallel_load"_opt) || d.facts.text(kSaveFormat) == "torch" ||
            d.facts.text(exchange).value_or("broadcast") == "broadcast")
          return {};
        return at(exchange, std::string(*d.facts.text(exchange))).fix(exchange, std::string("broadcast"));

@@ -17,7 +17,8 @@ namespace detail {
 inline Findings param_gather_needs(const Facts& f) {
   if (!originally_on(f, kParamGather)) return {};
   Findings findings;
-  const bool sharded = originally_on(f, kDistOpt) || f.on(kMegatronFsdp) || original_text(f, kOptimizer) == "dist_muon";
+  const bool sharded =
+      originally_on(f, kDistOpt) || f.on(kUsesMegatronFsdp) || text_before_changes(f, kOptimizer) == "dist_muon";
   if (!sharded) findings.list.push_back(at(kParamGather, "on").also(kDistOpt, std::string(off_text(f, kDistOpt))));
   if (!f.on(kGradReduce))
     findings.list.push_back(at(kParamGather, "on").also(kGradReduce, std::string(off_text(f, kGradReduce))));
@@ -31,31 +32,31 @@ inline Findings step_overlap_needs(const Facts& f) {
   if (!originally_on(f, kParamGather))
     return at(kStepOverlap, "on").also(kParamGather, std::string(off_text(f, kParamGather)));
   if (f.known(kVpp) && !f.has(kVpp)) return at(kStepOverlap, "on").also(kPp, "no virtual stages");
-  const std::string_view format = text_or_default(f, kCkptFormat);
+  const std::string_view format = text_or_default(f, kSaveFormat);
   if (format.empty() || format == "torch") return {};
-  return at(kStepOverlap, "on").also(kCkptFormat, fmt::format("{} is a distributed format", format));
+  return at(kStepOverlap, "on").also(kSaveFormat, fmt::format("{} is a distributed format", format));
 }
 
 /// Every option that Megatron-FSDP refuses (arguments.py:1137-1170).
 inline Findings megatron_fsdp_conflicts(const Facts& f) {
-  if (!f.on(kMegatronFsdp)) return {};
+  if (!f.on(kUsesMegatronFsdp)) return {};
   Findings findings;
   const auto conflict = [&](OptionId option, std::string text) {
-    findings.list.push_back(at(option, std::move(text)).also(kMegatronFsdp, "Megatron-FSDP is on"));
+    findings.list.push_back(at(option, std::move(text)).also(kUsesMegatronFsdp, "Megatron-FSDP is on"));
   };
   for (const OptionId grouped : {"moe_single_grouped_weight"_opt, "moe_single_grouped_bias"_opt})
     if (f.on(grouped)) conflict(grouped, "one tensor for all experts");
   if (emerging_optimizer(f))
-    conflict(kOptimizer, fmt::format("`{}` is neither adam nor sgd", original_text(f, kOptimizer)));
+    conflict(kOptimizer, fmt::format("`{}` is neither adam nor sgd", text_before_changes(f, kOptimizer)));
   const auto hash = "check_weight_hash_across_dp_replicas_interval"_opt;
   if (f.has(hash) && text_or_default(f, "data_parallel_sharding_strategy"_opt) == "optim_grads_params")
     conflict(hash, "no rank holds whole weights");
-  const std::string_view format = text_or_default(f, kCkptFormat);
+  const std::string_view format = text_or_default(f, kSaveFormat);
   if (!format.empty() && format != "fsdp_dtensor") {
-    if (f.config().given(kCkptFormat) != nullptr)
-      conflict(kCkptFormat, fmt::format("`{}` is not fsdp_dtensor", format));
+    if (f.config().given(kSaveFormat) != nullptr)
+      conflict(kSaveFormat, fmt::format("`{}` is not fsdp_dtensor", format));
     else
-      findings.list.push_back(at(kMegatronFsdp, fmt::format("ckpt_format is unset and {} by default", format)));
+      findings.list.push_back(at(kUsesMegatronFsdp, fmt::format("ckpt_format is unset and {} by default", format)));
     findings.list.back().help = "set `ckpt_format` to fsdp_dtensor";
   }
   return findings;
@@ -93,7 +94,7 @@ inline std::optional<std::int64_t> query_group_rows(const Facts& f, std::int64_t
 }
 
 inline Findings muon_qkv_split_skipped(const Facts& f) {
-  const std::string_view name = original_text(f, kOptimizer);
+  const std::string_view name = text_before_changes(f, kOptimizer);
   const bool muon = name == "muon" || name == "dist_muon" || name == "adaptive_muon";
   if (!muon || !f.on("muon_split_qkv"_opt) || f.on("multi_latent_attention"_opt)) return {};
   const auto heads = f.integer("num_attention_heads"_opt);
@@ -113,7 +114,7 @@ inline constexpr Rule kOptimizers[] = {
      "overlap-param-gather-prereq",
      Severity::Error,
      Phase::Startup,
-     {kParamGather, kDistOpt, kMegatronFsdp, kGradReduce},
+     {kParamGather, kDistOpt, kUsesMegatronFsdp, kGradReduce},
      "overlapped parameter gathers need a sharded optimizer and overlapped gradient reduction",
      "They gather what the distributed optimizer, Megatron-FSDP or dist_muon has sharded, with the buckets of the "
      "overlapped reduction.",
@@ -155,7 +156,8 @@ inline constexpr Rule kOptimizers[] = {
      "megatron/core/distributed/distributed_data_parallel.py:244",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (!f.on(kAverage) || !f.on("calculate_per_token_loss"_opt) || f.on(kFsdp2) || f.on(kMegatronFsdp)) return {};
+       if (!f.on(kAverage) || !f.on("calculate_per_token_loss"_opt) || f.on(kUsesFsdp2) || f.on(kUsesMegatronFsdp))
+         return {};
        return at(kAverage, "on").also("calculate_per_token_loss"_opt, "on");
      }},
     {"GTP725",
@@ -187,7 +189,7 @@ inline constexpr Rule kOptimizers[] = {
      "megatron/core/distributed/distributed_data_parallel.py:357",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (f[kInstances] <= 1 || f.on(kDistOpt) || detail::layer_wise(f) || f.on(kFsdp2) || f.on(kMegatronFsdp))
+       if (f[kInstances] <= 1 || f.on(kDistOpt) || detail::layer_wise(f) || f.on(kUsesFsdp2) || f.on(kUsesMegatronFsdp))
          return {};
        return at(kInstances, fmt::format("{} instances", f[kInstances]))
            .also(kDistOpt,
@@ -250,7 +252,7 @@ inline constexpr Rule kOptimizers[] = {
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        const auto buckets = f.integer("ddp_num_buckets"_opt);
-       if (!buckets || f.on(kFsdp2)) return {};
+       if (!buckets || f.on(kUsesFsdp2)) return {};
        if (detail::original_integer(f, "ddp_bucket_size"_opt))
          return at("ddp_num_buckets"_opt, "a number").also("ddp_bucket_size"_opt, "a size");
        if (*buckets > 0) return {};
@@ -273,21 +275,21 @@ inline constexpr Rule kOptimizers[] = {
                                  detail::text_or_default(f, "main_grads_dtype"_opt) == "fp32";
        const bool off = f.on("bf16"_opt) && f.on("grad_reduce_in_bf16"_opt);
        const bool fp32 = !off && (f.on("accumulate_allreduce_grads_in_fp32"_opt) || bf16_default);
-       if (patterns == nullptr || patterns->empty() || !fp32 || f.on(kFsdp2)) return {};
+       if (patterns == nullptr || patterns->empty() || !fp32 || f.on(kUsesFsdp2)) return {};
        return at(option, "given").also("accumulate_allreduce_grads_in_fp32"_opt, "on");
      }},
     {"GTP735",
      "emerging-optimizer-limits",
      Severity::Error,
      Phase::Startup,
-     {kOptimizer, kFsdp2},
+     {kOptimizer, kUsesFsdp2},
      "torch FSDP2 knows only adam and sgd",
      "Muon and its kin update whole matrices, which FSDP2 has cut.",
      "use adam or sgd, or turn FSDP2 off",
      "megatron/training/arguments.py:1739",
      [](const Derivation& d) -> Findings {
-       if (!detail::emerging_optimizer(d.facts) || !d.facts.on(kFsdp2)) return {};
-       return at(kOptimizer, std::string(detail::original_text(d.facts, kOptimizer))).also(kFsdp2, "on");
+       if (!detail::emerging_optimizer(d.facts) || !d.facts.on(kUsesFsdp2)) return {};
+       return at(kOptimizer, std::string(detail::text_before_changes(d.facts, kOptimizer))).also(kUsesFsdp2, "on");
      }},
     {"GTP736",
      "emerging-optimizer-no-fp16",
@@ -300,7 +302,7 @@ inline constexpr Rule kOptimizers[] = {
      "megatron/core/optimizer/__init__.py:774",
      [](const Derivation& d) -> Findings {
        if (!detail::emerging_optimizer(d.facts) || !d.facts.on("fp16"_opt)) return {};
-       return at(kOptimizer, std::string(detail::original_text(d.facts, kOptimizer))).also("fp16"_opt, "on");
+       return at(kOptimizer, std::string(detail::text_before_changes(d.facts, kOptimizer))).also("fp16"_opt, "on");
      }},
     {"GTP737",
      "layerwise-moe-fallback-groups",
@@ -344,7 +346,7 @@ inline constexpr Rule kOptimizers[] = {
      "megatron/core/optimizer/emerging_optimizers.py:200",
      [](const Derivation& d) -> Findings {
        const auto steps = d.facts.integer("muon_num_ns_steps"_opt);
-       const bool muon = detail::original_text(d.facts, kOptimizer).find("muon") != std::string_view::npos;
+       const bool muon = detail::text_before_changes(d.facts, kOptimizer).find("muon") != std::string_view::npos;
        if (!muon || !steps || *steps >= 1) return {};
        return at("muon_num_ns_steps"_opt, fmt::format("{} is below 1", *steps));
      }},
@@ -364,14 +366,14 @@ inline constexpr Rule kOptimizers[] = {
      "mfsdp-v2-no-distopt",
      Severity::Error,
      Phase::Startup,
-     {kMegatronFsdp, "megatron_fsdp_version"_opt, kDistOpt},
+     {kUsesMegatronFsdp, "megatron_fsdp_version"_opt, kDistOpt},
      "Megatron-FSDP version 2 excludes the distributed optimizer",
      "It shards the optimizer state itself.",
      "turn use_distributed_optimizer off",
      "megatron/training/arguments.py:1123",
      [](const Derivation& d) -> Findings {
        const auto version = "megatron_fsdp_version"_opt;
-       if (!d.facts.on(kMegatronFsdp) || d.facts.integer(version) != 2 || !detail::originally_on(d.facts, kDistOpt))
+       if (!d.facts.on(kUsesMegatronFsdp) || d.facts.integer(version) != 2 || !detail::originally_on(d.facts, kDistOpt))
          return {};
        return at(kDistOpt, "on").also(version, "2").fix(kDistOpt, false);
      },
@@ -380,7 +382,7 @@ inline constexpr Rule kOptimizers[] = {
      "mfsdp-requirements",
      Severity::Error,
      Phase::Startup,
-     {kMegatronFsdp},
+     {kUsesMegatronFsdp},
      "Megatron-FSDP does not work with this option",
      "It takes adam or sgd, the checkpoint format fsdp_dtensor, a tensor for each expert, and weight hashes only where "
      "weights are not sharded.",
@@ -391,21 +393,21 @@ inline constexpr Rule kOptimizers[] = {
      "mfsdp-meta-no-shard",
      Severity::Error,
      Phase::Startup,
-     {kMegatronFsdp, "init_model_with_meta_device"_opt, "data_parallel_sharding_strategy"_opt},
+     {kUsesMegatronFsdp, "init_model_with_meta_device"_opt, "data_parallel_sharding_strategy"_opt},
      "nothing is sharded, so a model on the meta device is never filled",
      "With the strategy no_shard every rank holds the whole model from the start.",
      "turn init_model_with_meta_device off",
      "megatron/training/arguments.py:1183",
      [](const Derivation& d) -> Findings {
        const auto meta = "init_model_with_meta_device"_opt, strategy = "data_parallel_sharding_strategy"_opt;
-       if (!d.facts.on(kMegatronFsdp) || !d.facts.on(meta) || d.facts.text(strategy) != "no_shard") return {};
+       if (!d.facts.on(kUsesMegatronFsdp) || !d.facts.on(meta) || d.facts.text(strategy) != "no_shard") return {};
        return at(meta, "on").also(strategy, "no_shard");
      }},
     {"GTP746",
      "fsdp-manual-registration",
      Severity::Error,
      Phase::Startup,
-     {"fsdp_manual_registration"_opt, kMegatronFsdp, "nccl_ub"_opt},
+     {"fsdp_manual_registration"_opt, kUsesMegatronFsdp, "nccl_ub"_opt},
      "manual registration needs Megatron-FSDP and NCCL user buffers",
      "It registers the buffers of the one with the other.",
      "set use_megatron_fsdp and nccl_ub, or drop fsdp_manual_registration",
@@ -413,7 +415,7 @@ inline constexpr Rule kOptimizers[] = {
      [](const Derivation& d) -> Findings {
        const auto manual = "fsdp_manual_registration"_opt;
        if (!d.facts.on(manual)) return {};
-       for (const OptionId needed : {kMegatronFsdp, "nccl_ub"_opt})
+       for (const OptionId needed : {kUsesMegatronFsdp, "nccl_ub"_opt})
          if (!d.facts.on(needed)) return at(manual, "on").also(needed, std::string(detail::off_text(d.facts, needed)));
        return {};
      }},
@@ -435,7 +437,7 @@ inline constexpr Rule kOptimizers[] = {
      "gloo-off-distopt-needs-dist-ckpt",
      Severity::Error,
      Phase::Startup,
-     {"use_gloo_process_groups"_opt, kDistOpt, kCkptFormat},
+     {"use_gloo_process_groups"_opt, kDistOpt, kSaveFormat},
      "without Gloo the distributed optimizer needs a distributed checkpoint",
      "The legacy format, and the memory-efficient reshardable one, collect optimizer state on CPUs through Gloo.",
      "use ckpt_format torch_dist without the memory-efficient mode, or keep Gloo",
@@ -444,7 +446,7 @@ inline constexpr Rule kOptimizers[] = {
        const Facts& f = d.facts;
        const auto gloo = "use_gloo_process_groups"_opt, efficient = "distrib_optim_fully_reshardable_mem_efficient"_opt;
        if (detail::originally_on(f, gloo) || !detail::distributed_optimizer(f)) return {};
-       if (f.text(kCkptFormat) == "torch") return at(kCkptFormat, "torch").also(gloo, "off");
+       if (f.text(kSaveFormat) == "torch") return at(kSaveFormat, "torch").also(gloo, "off");
        if (!f.on("dist_ckpt_optim_fully_reshardable"_opt) || !f.on(efficient)) return {};
        return at(efficient, "on").also(gloo, "off");
      }},

@@ -131,21 +131,6 @@ inline constexpr Rule kPipelineLimits[] = {
      "turn defer_embedding_wgrad_compute off",
      "megatron/core/model_parallel_config.py:545",
      [](const Derivation& d) { return detail::defer_embedding_problems(d.facts); }},
-    {"GTP255",
-     "mhc-no-pp",
-     Severity::Error,
-     Phase::Startup,
-     {"enable_mhc_connections"_opt, kPp},
-     "hyper-connections do not work with a pipeline",
-     "Stages would exchange several streams through buffers made for one.",
-     "set pipeline_model_parallel_size to 1, or turn enable_mhc_connections off",
-     "megatron/core/transformer/transformer_config.py:2092",
-     [](const Derivation& d) -> Findings {
-       const auto connections = "enable_mhc_connections"_opt;
-       if (!d.facts.on(connections) || d.facts[kPp] <= 1) return {};
-       return at(connections, "on").also(kPp, "pipeline stages");
-     },
-     Version::kd98e8a64},
     {"GTP256",
      "cpu-offload-no-pp",
      Severity::Error,
@@ -156,25 +141,6 @@ inline constexpr Rule kPipelineLimits[] = {
      "drop cpu_offloading_num_layers",
      "megatron/core/transformer/transformer_config.py:1884",
      [](const Derivation& d) { return detail::cpu_offload_problems(d.facts); }},
-    {"GTP257",
-     "mtp-position-embedding",
-     Severity::Error,
-     Phase::Startup,
-     {"mtp_num_layers"_opt, "position_embedding_type"_opt},
-     "multi-token prediction needs rotary position embeddings, or none",
-     "Its layers read shifted tokens. Upstream looks at position_embedding_type before "
-     "use_rotary_position_embeddings changes it.",
-     "set position_embedding_type to rope or none",
-     "megatron/training/arguments.py:883",
-     [](const Derivation& d) -> Findings {
-       const Facts& f = d.facts;
-       const auto type = "position_embedding_type"_opt;
-       const std::string_view name = detail::original_text(f, type);
-       if (f.integer("mtp_num_layers"_opt).value_or(0) == 0 || name.empty() || name == "rope" || name == "none")
-         return {};
-       return at(type, fmt::format("{}{}", name, f.config().given(type) == nullptr ? " by default" : ""))
-           .also("mtp_num_layers"_opt, "MTP layers");
-     }},
     {"GTP258",
      "pp-inference-threshold",
      Severity::Error,

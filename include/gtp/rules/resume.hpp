@@ -230,7 +230,7 @@ inline constexpr Rule kResumes[] = {
      "rng-ignored-on-tp-pp-change",
      Severity::Warning,
      Phase::Later,
-     {kLoad, kCkptFormat},
+     {kLoad, kSaveFormat},
      "the saved random states are not restored",
      "They belong to the TP and PP ranks of the checkpoint; under other sizes upstream skips them, so the run is not "
      "the continuation bit by bit.",
@@ -238,7 +238,7 @@ inline constexpr Rule kResumes[] = {
      "megatron/training/checkpointing.py:2593",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (!detail::resumes(f) || f.on("no_load_rng"_opt) || f.text(kCkptFormat) == "torch" ||
+       if (!detail::resumes(f) || f.on("no_load_rng"_opt) || f.text(kSaveFormat) == "torch" ||
            !detail::tp_or_pp_differs(f) || !detail::saved_on(f, "has_rng"_opt))
          return {};
        return at(kLoad, detail::changed_sizes(f));
@@ -247,21 +247,21 @@ inline constexpr Rule kResumes[] = {
      "legacy-tp-pp-must-match",
      Severity::Error,
      Phase::Later,
-     {kLoad, kCkptFormat},
+     {kLoad, kSaveFormat},
      "a legacy checkpoint loads only under its own TP and PP",
      "Its files belong to the ranks that wrote them.",
      "keep TP and PP, or convert the checkpoint (ckpt_convert_format torch_dist)",
      "megatron/training/checkpointing.py:219",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (!detail::resumes(f) || f.text(kCkptFormat) != "torch" || !detail::tp_or_pp_differs(f)) return {};
-       return at(kLoad, detail::changed_sizes(f)).also(kCkptFormat, "torch");
+       if (!detail::resumes(f) || f.text(kSaveFormat) != "torch" || !detail::tp_or_pp_differs(f)) return {};
+       return at(kLoad, detail::changed_sizes(f)).also(kSaveFormat, "torch");
      }},
     {"GTP847",
      "legacy-padded-vocab-must-match",
      Severity::Error,
      Phase::Later,
-     {kLoad, kCkptFormat, "vocab_file"_opt, "vocab_size"_opt, "make_vocab_size_divisible_by"_opt, kTp},
+     {kLoad, kSaveFormat, "vocab_file"_opt, "vocab_size"_opt, "make_vocab_size_divisible_by"_opt, kTp},
      "a legacy checkpoint loads only with its own padded vocabulary",
      "The vocabulary is padded to a multiple of make_vocab_size_divisible_by x TP, and the embedding has its rows.",
      "change make_vocab_size_divisible_by, or use torch_dist, which tolerates other padding",
@@ -269,7 +269,7 @@ inline constexpr Rule kResumes[] = {
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        const auto saved = detail::saved_integer(f, "padded_vocab_size"_opt), now = detail::padded_vocabulary(f);
-       if (!detail::resumes(f) || f.text(kCkptFormat) != "torch" || !f.has("vocab_file"_opt) || !saved || !now ||
+       if (!detail::resumes(f) || f.text(kSaveFormat) != "torch" || !f.has("vocab_file"_opt) || !saved || !now ||
            *saved == *now)
          return {};
        return at("vocab_size"_opt, fmt::format("{} is padded to {}", f["vocab_size"_opt], *now))

@@ -10,10 +10,10 @@
 
 namespace gtp::rules {
 
-inline constexpr OptionId kTrainIters = "train_iters"_opt, kTrainSamples = "train_samples"_opt,
-                          kDecayIters = "lr_decay_iters"_opt, kDecaySamples = "lr_decay_samples"_opt,
-                          kWarmupIters = "lr_warmup_iters"_opt, kWarmupSamples = "lr_warmup_samples"_opt,
-                          kWarmupFraction = "lr_warmup_fraction"_opt, kEvalInterval = "eval_interval"_opt,
+inline constexpr OptionId kRunIters = "train_iters"_opt, kRunSamples = "train_samples"_opt,
+                          kLrDecayIters = "lr_decay_iters"_opt, kLrDecaySamples = "lr_decay_samples"_opt,
+                          kLrWarmupIters = "lr_warmup_iters"_opt, kLrWarmupSamples = "lr_warmup_samples"_opt,
+                          kLrWarmupFraction = "lr_warmup_fraction"_opt, kEvalInterval = "eval_interval"_opt,
                           kPhases = "phase_transition_iterations"_opt;
 
 namespace detail {
@@ -26,9 +26,9 @@ enum class Duration : std::uint8_t {
 
 /// In which unit the run is told to last (arguments.py:1274, 1288). Zero counts as not given.
 inline Duration duration(const Facts& f) {
-  if (f.original(kTrainIters) == nullptr || f.original(kTrainSamples) == nullptr) return Duration::Unknown;
-  if (original_integer(f, kTrainIters).value_or(0) != 0) return Duration::Iterations;
-  return original_integer(f, kTrainSamples).value_or(0) != 0 ? Duration::Samples : Duration::Iterations;
+  if (f.original(kRunIters) == nullptr || f.original(kRunSamples) == nullptr) return Duration::Unknown;
+  if (original_integer(f, kRunIters).value_or(0) != 0) return Duration::Iterations;
+  return original_integer(f, kRunSamples).value_or(0) != 0 ? Duration::Samples : Duration::Iterations;
 }
 
 inline bool given_number(const Facts& f, OptionId option) { return original_integer(f, option).has_value(); }
@@ -38,23 +38,25 @@ inline bool not_zero(const Facts& f, OptionId option) { return original_integer(
 inline Findings other_unit(const Facts& f, Duration unit) {
   if (duration(f) != unit || f.on(kSkipTrain)) return {};
   const bool iterations = unit == Duration::Iterations;
+  if (iterations && !not_zero(f, kRunIters) && given_number(f, kRunSamples)) return {};  // no duration: GTP451
   Findings findings;
   const auto blame = [&](OptionId option, std::string_view what) {
     findings.list.push_back(at(option, fmt::format("{} beside {}", what, iterations ? "iterations" : "samples")));
-    const OptionId given = iterations ? kTrainIters : kTrainSamples;
+    const OptionId given = iterations ? kRunIters : kRunSamples;
     if (f.config().given(given) != nullptr && option != given)
       findings.list.back().related.push_back({std::string(name_of(given)), {}, "the run's duration"});
   };
-  if (iterations && not_zero(f, kTrainIters) && given_number(f, kTrainSamples)) blame(kTrainSamples, "samples");
-  if (!iterations && given_number(f, kTrainIters)) blame(kTrainIters, "0 iterations");
-  const OptionId decay = iterations ? kDecaySamples : kDecayIters, warmup = iterations ? kWarmupSamples : kWarmupIters;
+  if (iterations && not_zero(f, kRunIters) && given_number(f, kRunSamples)) blame(kRunSamples, "samples");
+  if (!iterations && given_number(f, kRunIters)) blame(kRunIters, "0 iterations");
+  const OptionId decay = iterations ? kLrDecaySamples : kLrDecayIters,
+                 warmup = iterations ? kLrWarmupSamples : kLrWarmupIters;
   if (given_number(f, decay)) blame(decay, "a decay in the other unit");
   if (not_zero(f, warmup)) blame(warmup, "a warmup in the other unit");
   return findings;
 }
 
 /// A known number of either type.
-inline std::optional<double> number(const Facts& f, OptionId option) {
+inline std::optional<double> known_number(const Facts& f, OptionId option) {
   if (const auto whole = f.integer(option)) return static_cast<double>(*whole);
   return gtp::detail::real(f, option);
 }
@@ -65,9 +67,9 @@ inline std::optional<std::int64_t> decay_length(const Facts& f) {
     case Duration::Unknown:
       return std::nullopt;
     case Duration::Iterations:
-      return given_number(f, kDecayIters) ? original_integer(f, kDecayIters) : original_integer(f, kTrainIters);
+      return given_number(f, kLrDecayIters) ? original_integer(f, kLrDecayIters) : original_integer(f, kRunIters);
     case Duration::Samples:
-      return given_number(f, kDecaySamples) ? original_integer(f, kDecaySamples) : original_integer(f, kTrainSamples);
+      return given_number(f, kLrDecaySamples) ? original_integer(f, kLrDecaySamples) : original_integer(f, kRunSamples);
   }
   return std::nullopt;
 }
@@ -76,11 +78,11 @@ inline Findings warmup_not_shorter(const Facts& f) {
   if (f.on(kSkipTrain)) return {};
   const auto decay = decay_length(f);
   if (!decay || *decay <= 0) return {};
-  if (const auto fraction = number(f, kWarmupFraction)) {
+  if (const auto fraction = known_number(f, kLrWarmupFraction)) {
     if (*fraction < 1) return {};
-    return at(kWarmupFraction, fmt::format("{} of the decay", *fraction));
+    return at(kLrWarmupFraction, fmt::format("{} of the decay", *fraction));
   }
-  const OptionId warmup = duration(f) == Duration::Samples ? kWarmupSamples : kWarmupIters;
+  const OptionId warmup = duration(f) == Duration::Samples ? kLrWarmupSamples : kLrWarmupIters;
   const auto length = original_integer(f, warmup);
   if (!length || *length < *decay) return {};
   return at(warmup, fmt::format("{} is not below {}", *length, *decay));
@@ -123,15 +125,15 @@ inline constexpr Rule kSchedules[] = {
      "iters-or-samples-required",
      Severity::Error,
      Phase::FirstStep,
-     {kTrainIters, kTrainSamples},
+     {kRunIters, kRunSamples},
      "the run has no duration",
      "Upstream reads 0 as not given, and builds no learning-rate schedule without train_iters or train_samples.",
      "set train_iters or train_samples to 1 or more",
      "megatron/training/training.py:2586",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (f.on(kSkipTrain) || detail::not_zero(f, kTrainIters) || detail::not_zero(f, kTrainSamples)) return {};
-       for (const OptionId option : {kTrainIters, kTrainSamples})
+       if (f.on(kSkipTrain) || detail::not_zero(f, kRunIters) || detail::not_zero(f, kRunSamples)) return {};
+       for (const OptionId option : {kRunIters, kRunSamples})
          if (detail::given_number(f, option)) return at(option, "0 counts as not given");
        return {};
      }},
@@ -139,7 +141,7 @@ inline constexpr Rule kSchedules[] = {
      "iters-vs-samples-exclusive",
      Severity::Error,
      Phase::Startup,
-     {kTrainIters, kTrainSamples},
+     {kRunIters, kRunSamples},
      "a run that lasts iterations takes no sample options",
      "Duration, learning-rate decay and warmup are all told in the same unit.",
      "express duration, decay and warmup in iterations",
@@ -149,7 +151,7 @@ inline constexpr Rule kSchedules[] = {
      "samples-vs-iters-exclusive",
      Severity::Error,
      Phase::Startup,
-     {kTrainIters, kTrainSamples},
+     {kRunIters, kRunSamples},
      "a run that lasts samples takes no iteration options",
      "Duration, learning-rate decay and warmup are all told in the same unit.",
      "express duration, decay and warmup in samples",
@@ -159,23 +161,23 @@ inline constexpr Rule kSchedules[] = {
      "warmup-fraction-exclusive",
      Severity::Error,
      Phase::Startup,
-     {kTrainIters, kTrainSamples, kWarmupFraction, kWarmupIters, kWarmupSamples},
+     {kRunIters, kRunSamples, kLrWarmupFraction, kLrWarmupIters, kLrWarmupSamples},
      "the warmup is given as a fraction and as a length",
      "One of the two says how long the learning rate rises.",
      "keep lr_warmup_fraction or the length",
      "megatron/training/arguments.py:1285",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (f.on(kSkipTrain) || !f.has(kWarmupFraction)) return {};
-       const OptionId length = detail::duration(f) == detail::Duration::Samples ? kWarmupSamples : kWarmupIters;
+       if (f.on(kSkipTrain) || !f.has(kLrWarmupFraction)) return {};
+       const OptionId length = detail::duration(f) == detail::Duration::Samples ? kLrWarmupSamples : kLrWarmupIters;
        if (!detail::not_zero(f, length)) return {};
-       return at(length, fmt::format("{}", f[length])).also(kWarmupFraction, "fraction");
+       return at(length, fmt::format("{}", f[length])).also(kLrWarmupFraction, "fraction");
      }},
     {"GTP455",
      "lr-decay-vs-increment-mismatch",
      Severity::Warning,
      Phase::Silent,
-     {kTrainIters, kTrainSamples, kGbs},
+     {kRunIters, kRunSamples, kGbs},
      "the learning rate decays by other batches than the run uses",
      "In a run that lasts iterations the decay is iterations x the configured global batch size, while each step "
      "advances by the samples of the real batch. With a batch schedule the configured size is its default, one "
@@ -184,8 +186,8 @@ inline constexpr Rule kSchedules[] = {
      "megatron/training/training.py:2561",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (!detail::not_zero(f, kTrainIters) || f.on(kSkipTrain) || !detail::batch_varies(d)) return {};
-       Finding finding = at(kTrainIters, "the decay counts the configured batch");
+       if (!detail::not_zero(f, kRunIters) || f.on(kSkipTrain) || !detail::batch_varies(d)) return {};
+       Finding finding = at(kRunIters, "the decay counts the configured batch");
        if (f.has(kSchedule)) return std::move(finding).also(kSchedule, "the batch changes");
        return std::move(finding).also(
            kGbs, fmt::format("steps take {} samples", *f.integer("running_global_batch_size"_opt)));
@@ -194,7 +196,7 @@ inline constexpr Rule kSchedules[] = {
      "warmup-lt-decay",
      Severity::Error,
      Phase::FirstStep,
-     {kTrainIters, kTrainSamples, kWarmupFraction, kWarmupIters, kWarmupSamples, kDecayIters, kDecaySamples},
+     {kRunIters, kRunSamples, kLrWarmupFraction, kLrWarmupIters, kLrWarmupSamples, kLrDecayIters, kLrDecaySamples},
      "the warmup must be shorter than the learning-rate decay",
      "The decay counts from the first step, warmup included; an unset decay lasts as long as the run.",
      "shorten the warmup, or lengthen the decay",
@@ -204,7 +206,7 @@ inline constexpr Rule kSchedules[] = {
      "decay-positive",
      Severity::Error,
      Phase::FirstStep,
-     {kTrainIters, kTrainSamples, kDecayIters, kDecaySamples},
+     {kRunIters, kRunSamples, kLrDecayIters, kLrDecaySamples},
      "the learning-rate decay must last at least one step",
      "Upstream divides by its length.",
      "use 1 or more",
@@ -214,7 +216,7 @@ inline constexpr Rule kSchedules[] = {
        const auto length = detail::decay_length(f);
        if (f.on(kSkipTrain) || !length || *length > 0) return {};
        const bool samples = detail::duration(f) == detail::Duration::Samples;
-       const OptionId decay = samples ? kDecaySamples : kDecayIters, whole = samples ? kTrainSamples : kTrainIters;
+       const OptionId decay = samples ? kLrDecaySamples : kLrDecayIters, whole = samples ? kRunSamples : kRunIters;
        if (!detail::given_number(f, decay) && *length == 0) return {};  // GTP451
        return at(detail::given_number(f, decay) ? decay : whole, fmt::format("{} is not positive", *length));
      }},
@@ -229,8 +231,8 @@ inline constexpr Rule kSchedules[] = {
      "megatron/core/optimizer_param_scheduler.py:150",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       const auto lr = detail::number(f, "lr"_opt), lowest = detail::number(f, "min_lr"_opt),
-                  first = detail::number(f, "lr_warmup_init"_opt);
+       const auto lr = detail::known_number(f, "lr"_opt), lowest = detail::known_number(f, "min_lr"_opt),
+                  first = detail::known_number(f, "lr_warmup_init"_opt);
        if (f.on(kSkipTrain)) return {};
        if (lowest && *lowest < 0) return at("min_lr"_opt, fmt::format("{} is negative", *lowest));
        if (lr && first && *first > *lr)
@@ -247,7 +249,7 @@ inline constexpr Rule kSchedules[] = {
      "lower min_lr, or raise lr",
      "megatron/training/arguments.py:1359",
      [](const Derivation& d) -> Findings {
-       const auto lr = detail::number(d.facts, "lr"_opt), lowest = detail::number(d.facts, "min_lr"_opt);
+       const auto lr = detail::known_number(d.facts, "lr"_opt), lowest = detail::known_number(d.facts, "min_lr"_opt);
        if (!lr || !lowest || *lowest <= *lr) return {};
        return at("min_lr"_opt, fmt::format("{} is above {}", *lowest, *lr)).also("lr"_opt, "peak");
      }},
@@ -255,7 +257,7 @@ inline constexpr Rule kSchedules[] = {
      "wsd-needs-decay",
      Severity::Error,
      Phase::FirstStep,
-     {kTrainIters, kTrainSamples, "lr_decay_style"_opt, "lr_wsd_decay_iters"_opt, "lr_wsd_decay_samples"_opt},
+     {kRunIters, kRunSamples, "lr_decay_style"_opt, "lr_wsd_decay_iters"_opt, "lr_wsd_decay_samples"_opt},
      "a WSD schedule needs the length of its decay phase",
      "Warmup, stable, decay: without the length of the last phase there is no schedule.",
      "set lr_wsd_decay_iters, or lr_wsd_decay_samples in a run that lasts samples",
@@ -314,7 +316,7 @@ inline constexpr Rule kSchedules[] = {
        if (f.on(kSkipTrain)) return {};
        const bool constant = f.text("weight_decay_incr_style"_opt) == "constant";
        const OptionId first = constant ? "weight_decay"_opt : "start_weight_decay"_opt;
-       const auto start = detail::number(f, first), end = detail::number(f, "end_weight_decay"_opt);
+       const auto start = detail::known_number(f, first), end = detail::known_number(f, "end_weight_decay"_opt);
        if (start && *start < 0) return at(first, fmt::format("{} is negative", *start));
        if (constant || !start || !end || *end >= *start) return {};
        return at("end_weight_decay"_opt, fmt::format("{} is below {}", *end, *start)).also(first, "start");
@@ -337,7 +339,7 @@ inline constexpr Rule kSchedules[] = {
      "eval-interval-none",
      Severity::Warning,
      Phase::FirstStep,
-     {kEvalInterval, "eval_iters"_opt, kTrainIters},
+     {kEvalInterval, "eval_iters"_opt, kRunIters},
      "evaluation has no interval",
      "Upstream sizes the validation data by train_iters / eval_interval and stops with a TypeError when it has no "
      "interval, unless full_validation or skip_train is set.",
@@ -345,7 +347,7 @@ inline constexpr Rule kSchedules[] = {
      "megatron/training/training.py:5436",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       if (f.has(kEvalInterval) || !f.has(kTrainIters) || !detail::evaluates_in_training(f)) return {};
+       if (f.has(kEvalInterval) || !f.has(kRunIters) || !detail::evaluates_in_training(f)) return {};
        const Setting* iterations = f.config().given("eval_iters"_opt);
        if (iterations == nullptr || iterations->value == Value(std::int64_t{0})) return {};
        return at("eval_iters"_opt, "evaluation without eval_interval");
@@ -382,14 +384,14 @@ inline constexpr Rule kSchedules[] = {
      "phase-transition-needs-samples",
      Severity::Error,
      Phase::FirstStep,
-     {kPhases, kTrainSamples},
+     {kPhases, kRunSamples},
      "data phases need a run that lasts samples",
      "The end of the last phase is train_samples, also in a run that lasts iterations; without it the phases cannot be "
      "compared.",
      "use train_samples",
      "megatron/training/training.py:5446",
      [](const Derivation& d) -> Findings {
-       if (!detail::has_phases(d.facts) || d.facts.has(kTrainSamples)) return {};
+       if (!detail::has_phases(d.facts) || d.facts.has(kRunSamples)) return {};
        return at(kPhases, "without train_samples");
      }},
     {"GTP469",

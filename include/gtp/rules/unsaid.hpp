@@ -9,9 +9,10 @@
 
 namespace gtp::rules {
 
-inline constexpr OptionId kDistOpt = "use_distributed_optimizer"_opt, kMegatronFsdp = "use_megatron_fsdp"_opt,
-                          kFsdp2 = "use_torch_fsdp2"_opt, kOptimizer = "optimizer"_opt, kCkptFormat = "ckpt_format"_opt,
-                          kParamGather = "overlap_param_gather"_opt, kGradReduce = "overlap_grad_reduce"_opt,
+inline constexpr OptionId kDistOpt = "use_distributed_optimizer"_opt, kUsesMegatronFsdp = "use_megatron_fsdp"_opt,
+                          kUsesFsdp2 = "use_torch_fsdp2"_opt, kOptimizer = "optimizer"_opt,
+                          kSaveFormat = "ckpt_format"_opt, kParamGather = "overlap_param_gather"_opt,
+                          kGradReduce = "overlap_grad_reduce"_opt,
                           kStepOverlap = "overlap_param_gather_with_optimizer_step"_opt, kSave = "save"_opt,
                           kLoad = "load"_opt, kSkipTrain = "skip_train"_opt;
 
@@ -52,7 +53,7 @@ inline bool originally_on(const Facts& f, OptionId option) {
   return value != nullptr && *value == Value(true);
 }
 
-inline std::string_view original_text(const Facts& f, OptionId option) {
+inline std::string_view text_before_changes(const Facts& f, OptionId option) {
   const Value* value = f.original(option);
   const auto* text = value == nullptr ? nullptr : std::get_if<std::string>(value);
   return text == nullptr ? std::string_view{} : *text;
@@ -60,18 +61,18 @@ inline std::string_view original_text(const Facts& f, OptionId option) {
 
 /// Muon, lion, soap: known and neither adam nor sgd (arguments.py:1725).
 inline bool emerging_optimizer(const Facts& f) {
-  const std::string_view name = original_text(f, kOptimizer);
+  const std::string_view name = text_before_changes(f, kOptimizer);
   return !name.empty() && name != "adam" && name != "sgd";
 }
 
 /// The layer-wise distributed optimizer takes the place of the distributed one (arguments.py:1724-1737).
 inline bool layer_wise(const Facts& f) {
-  return emerging_optimizer(f) && (originally_on(f, kDistOpt) || original_text(f, kOptimizer) == "dist_muon");
+  return emerging_optimizer(f) && (originally_on(f, kDistOpt) || text_before_changes(f, kOptimizer) == "dist_muon");
 }
 
 /// The distributed optimizer as checks after arguments.py:1737 see it; frozen layers turn it off later still.
 inline bool distributed_optimizer(const Facts& f) {
-  const bool fsdp_v1 = f.on(kMegatronFsdp) && f.integer("megatron_fsdp_version"_opt).value_or(1) != 2;
+  const bool fsdp_v1 = f.on(kUsesMegatronFsdp) && f.integer("megatron_fsdp_version"_opt).value_or(1) != 2;
   return (originally_on(f, kDistOpt) || fsdp_v1) && !emerging_optimizer(f);
 }
 
