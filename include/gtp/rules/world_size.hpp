@@ -255,6 +255,23 @@ inline constexpr Rule kWorldSizes[] = {
      "turn the option off, or FSDP2",
      "megatron/training/arguments.py:1031",
      [](const Derivation& d) { return detail::fsdp2_conflict(d.facts); }},
+    {"GTP036",
+     "local-ranks-exceed-visible-gpus",
+     Severity::Error,
+     Phase::Startup,
+     {"gpus_per_node"_opt, "visible_gpus_per_node"_opt},
+     "more ranks on a host than GPUs they see",
+     "Each rank takes the GPU of its local number. With fewer visible ones the rank fails, or two share a GPU and NCCL "
+     "refuses them.",
+     "show every GPU of the job (CUDA_VISIBLE_DEVICES), or start fewer ranks on a host",
+     "megatron/training/initialize.py:288",
+     [](const Derivation& d) -> Findings {
+       const auto ranks = "gpus_per_node"_opt, visible = "visible_gpus_per_node"_opt;
+       const Facts& f = d.facts;
+       const std::int64_t local = std::min(f[ranks], f.integer(kWorldSize).value_or(f[ranks]));
+       if (local <= f[visible]) return {};
+       return at(visible, fmt::format("{} GPUs for {} ranks", f[visible], local)).also(ranks, "ranks on a host");
+     }},
 };
 
 }  // namespace gtp::rules
