@@ -57,11 +57,6 @@ std::string_view meant_by(std::string_view key, Version version) {
   return {};
 }
 
-/// What a checkpoint records beside options: its iteration, whether it has random states, its optimizer format.
-bool is_checkpoint_fact(std::string_view name) {
-  return name == "iteration" || name == "has_rng" || name == "optimizer_sharding";
-}
-
 class FlatReader {
  public:
   explicit FlatReader(Reading& reading) : reading_(reading) {}
@@ -82,7 +77,6 @@ class FlatReader {
       if (entry.key == "checkpoint") return walk(entry.value, true);
       if (!find_settable(entry.key)) return walk(entry.value, to_checkpoint);
     }
-    if (to_checkpoint && is_checkpoint_fact(entry.key)) return;
     const std::optional<OptionId> option = resolve(entry, to_checkpoint);
     if (!option) return;
     if (entry.value.kind == Kind::List && entry.value.items.empty() && !to_checkpoint && set_empty(*option, entry))
@@ -94,7 +88,7 @@ class FlatReader {
       set(*option, words, entry);
   }
 
-  /// Derived sizes cannot be set, but a checkpoint has them.
+  /// Derived sizes cannot be set, but a checkpoint has them, and facts of its own.
   std::optional<OptionId> resolve(const Entry& entry, bool to_checkpoint) {
     if (to_checkpoint)
       if (const auto derived = find_option(entry.key)) return derived;

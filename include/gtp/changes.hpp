@@ -36,6 +36,18 @@ inline constexpr std::array<std::span<const Rule>, 4> kChanges{
     rules::kModelChanges,
     rules::kExpertChanges,
     rules::kSequenceChanges,
+#include <gtp/changes/checkpoint.hpp>
+#include <gtp/changes/optimizer.hpp>
+#include <gtp/changes/parallel.hpp>
+#include <gtp/changes/schedule.hpp>
+
+namespace gtp {
+
+inline constexpr std::array<std::span<const Rule>, 4> kChanges{
+    rules::kParallelChanges,
+    rules::kOptimizerChanges,
+    rules::kCheckpointChanges,
+    rules::kScheduleChanges,
 };
 
 }  // namespace gtp

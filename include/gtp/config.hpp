@@ -80,10 +80,18 @@ class Config {
   /// Only changes to something that is not in the input (Megatron-Bridge's overrides of a recipe): beside topology and
   /// batch an absent option is unknown.
   bool partial = false;
+  /// What the input says of the checkpoint to be loaded; null when it does not say.
+  [[nodiscard]] const Value* checkpoint_value(OptionId option) const {
+    const Value* last = nullptr;
+    for (const Setting& setting : checkpoint)
+      if (setting.option == option) last = &setting.value;
+    return last;
+  }
+
   /// Variables of the job; meaningful only when `env_known`, then those not listed are not set.
   std::vector<Variable> env;
   bool env_known = false;
-  /// Options of the checkpoint to be loaded.
+  /// Options of the checkpoint to be loaded, and what else it records (`iteration`, `has_rng`, `optimizer_sharding`).
   std::vector<Setting> checkpoint;
 
  private:

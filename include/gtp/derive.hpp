@@ -219,15 +219,29 @@ inline void set_batch_facts(Facts& f, const BatchOptions& options) {
   const std::int64_t batch =
       schedule != nullptr ? schedule->schedule_at(options.consumed_train_samples).global_batch_size : *global;
   const bool decrease = options.decrease_batch_size_if_needed;
-  if (!decrease && batch_not_divisible(batch, mbs, *lanes)) return;
-  if (const std::int64_t count = num_microbatches(batch, mbs, *lanes); count > 0) {
+  // A schedule is rounded down without a check until training reaches an entry (num_microbatches_calculator.py:580).
+  if (schedule == nullptr && !decrease && batch_not_divisible(batch, mbs, *lanes)) return;
+  if (const std::int64_t count = num_microbatches(batch, mbs, *lanes); count > 0 || schedule != nullptr) {
     f.set("num_microbatches"_opt, count);
     f.set("running_global_batch_size"_opt, running_global_batch_size(batch, mbs, *lanes, decrease));
   }
 }
 
+/// Where a resumed run stands: override_ckpt_iteration x the global batch size, nothing skipped
+/// (checkpointing.py:2888).
+inline void derive_resume(Facts& f) {
+  const auto iteration = f.integer("override_ckpt_iteration"_opt), mbs = f.integer("micro_batch_size"_opt),
+             dp = f.integer("data_parallel_size"_opt);
+  if (!iteration || *iteration < 0) return;
+  auto batch = f.integer("global_batch_size"_opt);
+  if (!batch && mbs && dp) batch = default_global_batch_size(*mbs, *dp);
+  set_or_forget(f, "consumed_train_samples"_opt, batch ? checked_multiply(*iteration, *batch) : std::nullopt);
+  f.set("skipped_train_samples"_opt, std::int64_t{0});
+}
+
 inline void derive_batches(Derivation& d) {
   derive_schedule(d);
+  derive_resume(d.facts);
   d.batch_options = gather_batch_options(d);
   if (!d.batch_options) return;
   Facts& f = d.facts;

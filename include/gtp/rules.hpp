@@ -34,6 +34,16 @@
 #include <gtp/rules/rank_order.hpp>
 #include <gtp/rules/recompute.hpp>
 #include <gtp/rules/sequence.hpp>
+#include <gtp/rules/checkpoint.hpp>
+#include <gtp/rules/data.hpp>
+#include <gtp/rules/expert.hpp>
+#include <gtp/rules/form.hpp>
+#include <gtp/rules/optimizer.hpp>
+#include <gtp/rules/pipeline.hpp>
+#include <gtp/rules/pipeline_limits.hpp>
+#include <gtp/rules/rank_order.hpp>
+#include <gtp/rules/resume.hpp>
+#include <gtp/rules/schedule.hpp>
 #include <gtp/rules/weight_shards.hpp>
 #include <gtp/rules/world_size.hpp>
 
@@ -70,6 +80,12 @@ namespace gtp {
     add(rules::kGraphLimits);
     add(rules::kRecompute);
     add(rules::kProcessGroups);
+    add(rules::kPipelineLimits);
+    add(rules::kSchedules);
+    add(rules::kOptimizers);
+    add(rules::kCheckpoints);
+    add(rules::kResumes);
+    add(rules::kDataRules);
     for (const std::span<const Rule> area : kChanges) add(area);
     std::sort(rows.begin(), rows.end(), [](const Rule* a, const Rule* b) { return a->code < b->code; });
     return rows;

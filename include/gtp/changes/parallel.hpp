@@ -8,6 +8,27 @@ namespace gtp::rules {
 using namespace literals;
 
 inline constexpr Rule kParallelChanges[] = {
+    changes("GTP035", "fake-process-group-sets", {"fake_process_group"_opt},
+            "a fake process group has no Gloo groups and checks no gradients",
+            "Nothing is communicated, so values are meaningless.",
+            "leave use_gloo_process_groups and check_for_nan_in_loss_and_grad out",
+            "megatron/training/arguments.py:1759",
+            [](const Facts& f) -> Changes {
+              if (!f.on("fake_process_group"_opt)) return {};
+              Changes off{{"use_gloo_process_groups"_opt, false, "fake_process_group is on"}};
+              // A captured iteration with the check on is refused before this point.
+              if (f.text("cuda_graph_impl"_opt) != "full_iteration")
+                off.push_back({"check_for_nan_in_loss_and_grad"_opt, false, "fake_process_group is on"});
+              return off;
+            }),
+    changes("GTP043", "gloo-disabled-by-gtp", {"use_gloo_process_groups"_opt, "gtp_weight_remat_size"_opt},
+            "GTP creates no Gloo process groups",
+            "Upstream turns them off without a word, as their ranks would leave the remat axis out.",
+            "set use_gloo_process_groups to false, or leave it out", "megatron/core/parallel_state.py:951",
+            [](const Facts& f) -> Changes {
+              if (f.integer("gtp_weight_remat_size"_opt).value_or(1) <= 1) return {};
+              return {{"use_gloo_process_groups"_opt, false, "GTP is on"}};
+            }),
     changes("GTP244", "no-vpp-disables-p2p-overlap", {"virtual_pipeline_model_parallel_size"_opt},
             "point-to-point overlap and aligned parameter gathers are turned off without interleaving",
             "Both overlap one virtual stage with another; with one stage a rank there is nothing to overlap.",

@@ -25,6 +25,10 @@ inline constexpr Option kDerived[] = {
     {"expert_order", Section::Derived, Type::String, kNone, "Axes of the expert grid, fastest first"},
     {"env", Section::Derived, Type::Bool, kNone,
      "Whether the variables of the job's environment are known: an input listed them"},
+    {"iteration", Section::Derived, Type::Int, kNone, "Iteration at which a checkpoint was saved"},
+    {"has_rng", Section::Derived, Type::Bool, kNone, "Whether a checkpoint holds random states"},
+    {"optimizer_sharding", Section::Derived, Type::String, kNone,
+     "How a checkpoint holds the state of the distributed optimizer, such as dp_reshardable"},
 };
 
 }  // namespace gtp::options

@@ -49,9 +49,13 @@ inline Findings fsdp2_conflict(const Facts& f) {
   const auto must_be_off = [&](OptionId option) {
     if (f.on(option)) conflict(option, f.config().given(option) == nullptr ? "on by default" : "on");
   };
-  must_be_off("use_distributed_optimizer"_opt);
+  // Before upstream changes it: Megatron-FSDP turns it on, the layer-wise optimizer takes its place.
+  if (const Value* sharded = f.original("use_distributed_optimizer"_opt); sharded != nullptr && *sharded == Value(true))
+    conflict("use_distributed_optimizer"_opt, "on");
   must_be_off("gradient_accumulation_fusion"_opt);
   must_be_off("fp16"_opt);
+  if (const auto format = f.text("ckpt_format"_opt); format && *format != "torch_dist" && *format != "torch_dcp")
+    conflict("ckpt_format"_opt, fmt::format("{} is neither torch_dist nor torch_dcp", *format));
   const auto untie = "untie_embeddings_and_output_weights"_opt;
   if (f.known(untie) && !f.on(untie)) conflict(untie, "tied embeddings");
   return findings;
@@ -252,10 +256,28 @@ inline constexpr Rule kWorldSizes[] = {
      {"use_torch_fsdp2"_opt, kPp, kEp},
      "torch FSDP2 does not work with this option",
      "The FSDP2 path supports data and tensor parallel training only: no pipeline or expert parallelism, no "
-     "distributed optimizer, no fused gradient accumulation, no tied embeddings and no fp16.",
+     "distributed optimizer, no fused gradient accumulation, no tied embeddings, no fp16, and the checkpoint formats "
+     "torch_dist and torch_dcp.",
      "turn the option off, or FSDP2",
      "megatron/training/arguments.py:1031",
      [](const Derivation& d) { return detail::fsdp2_conflict(d.facts); }},
+    {"GTP036",
+     "local-ranks-exceed-visible-gpus",
+     Severity::Error,
+     Phase::Startup,
+     {"gpus_per_node"_opt, "visible_gpus_per_node"_opt},
+     "more ranks on a host than GPUs they see",
+     "Each rank takes the GPU of its local number. With fewer visible ones the rank fails, or two share a GPU and NCCL "
+     "refuses them.",
+     "show every GPU of the job (CUDA_VISIBLE_DEVICES), or start fewer ranks on a host",
+     "megatron/training/initialize.py:288",
+     [](const Derivation& d) -> Findings {
+       const auto ranks = "gpus_per_node"_opt, visible = "visible_gpus_per_node"_opt;
+       const Facts& f = d.facts;
+       const std::int64_t local = std::min(f[ranks], f.integer(kWorldSize).value_or(f[ranks]));
+       if (local <= f[visible]) return {};
+       return at(visible, fmt::format("{} GPUs for {} ranks", f[visible], local)).also(ranks, "ranks on a host");
+     }},
 };
 
 }  // namespace gtp::rules
