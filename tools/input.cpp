@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <utility>
@@ -91,12 +92,25 @@ std::optional<Text> read_text(Checked& checked, const std::string& path) {
 /// `text`: what the file is to be taken to hold, instead of what it holds.
 std::optional<LoadRequest> make_load_request(Checked& checked, const Request& request, const std::string* path,
                                              const std::string* text) {
+/// The file that a configuration names, relative to the one that names it.
+Included include(std::string_view from, std::string_view path) {
+  namespace fs = std::filesystem;
+  const fs::path folder = from == kStandardInput ? fs::path() : fs::path(from).parent_path();
+  const std::string name = (folder / fs::path(path)).lexically_normal().string();
+  auto content = read_input(fs::path(name).is_absolute() ? name : "./" + name);
+  if (const auto* failure = std::get_if<Unreadable>(&content)) return {std::nullopt, failure->reason};
+  return {Text{name, std::move(std::get<std::string>(content))}, {}};
+}
+
+std::optional<LoadRequest> make_load_request(Checked& checked, const Request& request, const std::string* path) {
   const InputOptions& options = request.options;
   LoadRequest load{.target = request.target,
                    .format = request.format,
                    .config = std::nullopt,
                    .argv = {},
                    .model = std::nullopt,
+                   .env_file = std::nullopt,
+                   .include = include,
                    .set = options.set,
                    .world_size = options.world_size,
                    .nodes = options.nodes,
@@ -112,6 +126,10 @@ std::optional<LoadRequest> make_load_request(Checked& checked, const Request& re
   if (!options.model.empty()) {
     load.model = read_text(checked, options.model);
     readable = readable && load.model.has_value();
+  }
+  if (!options.env_file.empty()) {
+    load.env_file = read_text(checked, options.env_file);
+    readable = readable && load.env_file.has_value();
   }
   if (!readable) return std::nullopt;
   return load;
@@ -177,7 +195,9 @@ void expect_configs(const InputOptions& options) {
   if (options.how_many == HowMany::One && options.configs.size() > 1)
     throw CouldNotRun{fmt::format("one CONFIG is taken, and `{}` is one too many", options.configs[1]),
                       "run the command once for each"};
-  if (std::count(options.configs.begin(), options.configs.end(), "-") + (options.model == "-" ? 1 : 0) > 1)
+  if (std::count(options.configs.begin(), options.configs.end(), "-") + (options.model == "-" ? 1 : 0) +
+          (options.env_file == "-" ? 1 : 0) >
+      1)
     throw CouldNotRun{"standard input is named more than once", "standard input can be read only once"};
 }
 

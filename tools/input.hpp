@@ -28,6 +28,7 @@ struct InputOptions {
   std::optional<std::vector<std::string>> arguments;  ///< after `--`
   std::string input_format;
   std::string model;
+  std::string env_file;
   std::optional<std::string> world_size, nodes, gpus_per_node;
   std::vector<std::string> set;
   std::string target;

@@ -12,6 +12,7 @@ namespace gtp {
 namespace {
 
 constexpr std::array<std::pair<InputFormat, std::string_view>, 8> kFormats{{
+constexpr std::array<std::pair<InputFormat, std::string_view>, 9> kFormats{{
     {InputFormat::Json, "json"},
     {InputFormat::Yaml, "yaml"},
     {InputFormat::MegatronTestYaml, "megatron-test-yaml"},
@@ -19,6 +20,9 @@ constexpr std::array<std::pair<InputFormat, std::string_view>, 8> kFormats{{
     {InputFormat::HuggingFace, "hf-config"},
     {InputFormat::BridgeYaml, "bridge-yaml"},
     {InputFormat::BridgeOverrides, "bridge-overrides"},
+    {InputFormat::NemoRl, "nemo-rl"},
+    {InputFormat::Shell, "shell"},
+    {InputFormat::Env, "env"},
     {InputFormat::Plan, "plan"},
 }};
 
@@ -31,6 +35,16 @@ std::string_view first_content(std::string_view text) {
     if (!text.starts_with('#')) return text;
     text.remove_prefix(std::min(text.find('\n'), text.size()));
   }
+}
+
+/// A line that only a shell or Slurm reads comes first.
+bool is_script(std::string_view text, std::string_view name) {
+  if (text.starts_with(readers::kByteOrderMark)) text.remove_prefix(readers::kByteOrderMark.size());
+  const std::string_view line = text.substr(0, text.find('\n'));
+  if (line.starts_with("#!")) return line.find("sh") != std::string_view::npos;
+  if (line.starts_with("#SBATCH")) return true;
+  constexpr std::array<std::string_view, 4> kEndings{".sh", ".bash", ".sbatch", ".slurm"};
+  return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
 }  // namespace
@@ -50,6 +64,7 @@ std::optional<InputFormat> find_input_format(std::string_view name) {
 namespace readers {
 
 Syntax syntax_of(std::string_view text, std::string_view name) {
+  if (is_script(text, name)) return Syntax::Script;
   const std::string_view content = first_content(text);
   if (content.starts_with('{')) return Syntax::Json;
   const bool flag = content.starts_with("--") && content.size() > 2 && content[2] != '-' && content[2] != '\n' &&
@@ -69,11 +84,16 @@ Syntax syntax_of(InputFormat format) {
     case InputFormat::Yaml:
     case InputFormat::MegatronTestYaml:
     case InputFormat::BridgeYaml:
+    case InputFormat::NemoRl:
       return Syntax::Yaml;
     case InputFormat::BridgeOverrides:
       return Syntax::Overrides;
     case InputFormat::MegatronArgs:
       return Syntax::Words;
+    case InputFormat::Shell:
+      return Syntax::Script;
+    case InputFormat::Env:
+      return Syntax::Variables;
   }
   return Syntax::Yaml;
 }

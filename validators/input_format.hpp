@@ -10,8 +10,9 @@
 namespace gtp::readers {
 
 enum class Syntax : std::uint8_t { Json, Yaml, Words, Overrides };
+enum class Syntax : std::uint8_t { Json, Yaml, Words, Script, Variables };
 
-/// Content decides; the name (`.json`, `.args`) only where the content leaves it open.
+/// Content decides; the name (`.json`, `.args`, `.sh`) only where the content leaves it open.
 [[nodiscard]] Syntax syntax_of(std::string_view text, std::string_view name);
 [[nodiscard]] Syntax syntax_of(InputFormat format);
 

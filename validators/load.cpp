@@ -4,18 +4,22 @@
 
 #include <algorithm>
 #include <span>
+#include <unordered_set>
 #include <utility>
 
 #include "validators/args_file.hpp"
 #include "validators/argv.hpp"
 #include "validators/bridge.hpp"
 #include "validators/command_line.hpp"
+#include "validators/env_file.hpp"
 #include "validators/flat.hpp"
 #include "validators/hugging_face.hpp"
 #include "validators/input_format.hpp"
 #include "validators/json_reader.hpp"
 #include "validators/megatron_test.hpp"
+#include "validators/nemo_rl.hpp"
 #include "validators/plan.hpp"
+#include "validators/shell.hpp"
 #include "validators/word_source.hpp"
 #include "validators/yaml_events.hpp"
 
@@ -35,10 +39,14 @@ class Loader {
       : request_(request), loaded_{Config(request.target.value_or(kDefaultTarget)), {}, {}, {}, true} {}
 
   Loaded load() {
+    if (request_.env_file) read_variables(*request_.env_file);
+    if (!loaded_.readable) return std::move(loaded_);
+    const std::size_t lower = loaded_.config.env.size();
     if (request_.config)
       read_config(*request_.config);
     else
       read_arguments();
+    drop_overridden(lower);
     const bool words = request_.world_size || request_.nodes || request_.gpus_per_node || !request_.set.empty();
     std::optional<std::uint32_t> overrides;
     if (loaded_.readable && words) {
@@ -94,7 +102,36 @@ class Loader {
         return read_args_config(source);
       case Syntax::Overrides:
         return read_overrides_config(source);
+      case Syntax::Script:
+        return read_script(source);
+      case Syntax::Variables:
+        return set_variables(source);
     }
+  }
+
+  void read_script(std::uint32_t source) {
+    loaded_.format = InputFormat::Shell;
+    Reading reading{loaded_.config, loaded_.diagnostics, source};
+    if (!read_shell(reading, loaded_.sources[source].text)) unreadable();
+  }
+
+  void set_variables(std::uint32_t source) {
+    for (Variable& variable : read_env_file(loaded_.sources[source], source, loaded_.diagnostics))
+      loaded_.config.env.push_back(std::move(variable));
+  }
+
+  /// Of the first `lower` variables, those that the configuration sets again.
+  void drop_overridden(std::size_t lower) {
+    std::vector<Variable>& env = loaded_.config.env;
+    const auto end = env.begin() + static_cast<std::ptrdiff_t>(lower);
+    std::unordered_set<std::string> names;
+    for (auto later = end; later != env.end(); ++later) names.insert(later->name);
+    env.erase(std::remove_if(env.begin(), end, [&](const Variable& v) { return names.contains(v.name); }), end);
+  }
+
+  void read_variables(const Text& text) {
+    const std::uint32_t source = add(text);
+    if (loaded_.readable && check_text(source)) set_variables(source);
   }
 
   /// The root of a JSON text, which must be an object.
@@ -130,7 +167,7 @@ class Loader {
 
   void read_yaml_config(std::uint32_t source) {
     if (!request_.format) loaded_.format = InputFormat::Yaml;
-    const std::optional<Node> root = read_yaml(loaded_.sources[source], source, loaded_.diagnostics);
+    std::optional<Node> root = read_yaml(loaded_.sources[source], source, loaded_.diagnostics);
     if (!root) {
       unreadable();
       return;
@@ -144,6 +181,8 @@ class Loader {
     if (!request_.format && is_megatron_test(*root)) loaded_.format = InputFormat::MegatronTestYaml;
     if (!request_.format && is_bridge(*root)) loaded_.format = InputFormat::BridgeYaml;
     if (loaded_.format == InputFormat::BridgeYaml) aim_at_bridge();
+    if (!request_.format && is_nemo_rl(*root)) loaded_.format = InputFormat::NemoRl;
+    if (loaded_.format == InputFormat::NemoRl) return read_nemo_rl_config(*std::move(root), source);
     Reading reading{loaded_.config, loaded_.diagnostics, source};
     if (loaded_.format == InputFormat::MegatronTestYaml)
       read_megatron_test(reading, *root, loaded_.sources[source].text);
@@ -163,6 +202,14 @@ class Loader {
   /// Before anything is read into the configuration.
   void aim_at_bridge() {
     if (!request_.target) loaded_.config = Config(kBridgeTarget);
+  void read_nemo_rl_config(Node root, std::uint32_t source) {
+    const auto whole = with_defaults(std::move(root), request_.include, loaded_.sources, loaded_.diagnostics);
+    if (!whole) {
+      unreadable();
+      return;
+    }
+    Reading reading{loaded_.config, loaded_.diagnostics, source};
+    read_nemo_rl(reading, *whole);
   }
 
   [[nodiscard]] Place first_line(Place place) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,10 @@ enum class InputFormat : std::uint8_t {
   BridgeYaml,
   BridgeOverrides,
   Plan,
+  NemoRl,
+  Shell,
+  Env,
+  Plan
 };
 
 [[nodiscard]] std::string_view to_text(InputFormat format);
@@ -35,6 +40,15 @@ struct Text {
   std::string text;
 };
 
+/// What a text names by a path: its text, or why it cannot be had, as a label.
+struct Included {
+  std::optional<Text> text{};
+  std::string reason{};
+};
+
+/// Gets the text that the text named `from` means by `path`. The text's name tells equal files apart.
+using Include = std::function<Included(std::string_view from, std::string_view path)>;
+
 /// Sizes are texts as typed, so that a slip in them is reported like one in a file.
 struct LoadRequest {
   /// Nothing: Megatron-Bridge's for its own formats, the default target for all others.
@@ -43,6 +57,8 @@ struct LoadRequest {
   std::optional<Text> config{};
   std::vector<std::string> argv{};  ///< a Megatron argv, in place of `config`
   std::optional<Text> model{};      ///< a Hugging Face config.json; everything else wins over it
+  std::optional<Text> env_file{};   ///< variables of the job; those that the configuration sets win over it
+  Include include{};                ///< none: a configuration that builds on other files cannot be read
   std::vector<std::string> set{};   ///< `option=value`; wins over everything
   std::optional<std::string> world_size{};
   std::optional<std::string> nodes{};
@@ -58,7 +74,8 @@ struct Loaded {
   bool readable = true;
 };
 
-/// Layers, highest first: `set`, `world_size`, `nodes` x `gpus_per_node`, the configuration, the model file.
+/// Layers, highest first: `set`, `world_size`, `nodes` x `gpus_per_node`, the configuration, the model file and the
+/// file of variables.
 /// Never throws for bad input; reports at most some hundred problems and then stops reading.
 [[nodiscard]] Loaded load(const LoadRequest& request);
 
