@@ -89,9 +89,6 @@ std::optional<Text> read_text(Checked& checked, const std::string& path) {
   return std::nullopt;
 }
 
-/// `text`: what the file is to be taken to hold, instead of what it holds.
-std::optional<LoadRequest> make_load_request(Checked& checked, const Request& request, const std::string* path,
-                                             const std::string* text) {
 /// The file that a configuration names, relative to the one that names it.
 Included include(std::string_view from, std::string_view path) {
   namespace fs = std::filesystem;
@@ -102,7 +99,9 @@ Included include(std::string_view from, std::string_view path) {
   return {Text{name, std::move(std::get<std::string>(content))}, {}};
 }
 
-std::optional<LoadRequest> make_load_request(Checked& checked, const Request& request, const std::string* path) {
+/// `text`: what the file is to be taken to hold, instead of what it holds.
+std::optional<LoadRequest> make_load_request(Checked& checked, const Request& request, const std::string* path,
+                                             const std::string* text) {
   const InputOptions& options = request.options;
   LoadRequest load{.target = request.target,
                    .format = request.format,

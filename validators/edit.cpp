@@ -26,11 +26,14 @@ Style style_of(InputFormat format) {
       return Style::Yaml;
     case InputFormat::BridgeYaml:
     case InputFormat::BridgeOverrides:
+    case InputFormat::NemoRl:
       return Style::Tree;
     case InputFormat::MegatronTestYaml:
       return Style::TestYaml;
     case InputFormat::MegatronArgs:
       return Style::Words;
+    case InputFormat::Shell:  // a word may come out of variables
+    case InputFormat::Env:
     case InputFormat::HuggingFace:  // describes a model; what a fix changes is not in it
     case InputFormat::Plan:         // written by `gtplan plan`, whose derived part would no longer agree
       return Style::None;

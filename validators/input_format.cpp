@@ -11,8 +11,7 @@ namespace gtp {
 
 namespace {
 
-constexpr std::array<std::pair<InputFormat, std::string_view>, 8> kFormats{{
-constexpr std::array<std::pair<InputFormat, std::string_view>, 9> kFormats{{
+constexpr std::array<std::pair<InputFormat, std::string_view>, 11> kFormats{{
     {InputFormat::Json, "json"},
     {InputFormat::Yaml, "yaml"},
     {InputFormat::MegatronTestYaml, "megatron-test-yaml"},

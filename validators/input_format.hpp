@@ -9,8 +9,7 @@
 
 namespace gtp::readers {
 
-enum class Syntax : std::uint8_t { Json, Yaml, Words, Overrides };
-enum class Syntax : std::uint8_t { Json, Yaml, Words, Script, Variables };
+enum class Syntax : std::uint8_t { Json, Yaml, Words, Overrides, Script, Variables };
 
 /// Content decides; the name (`.json`, `.args`, `.sh`) only where the content leaves it open.
 [[nodiscard]] Syntax syntax_of(std::string_view text, std::string_view name);

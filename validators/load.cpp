@@ -39,14 +39,11 @@ class Loader {
       : request_(request), loaded_{Config(request.target.value_or(kDefaultTarget)), {}, {}, {}, true} {}
 
   Loaded load() {
-    if (request_.env_file) read_variables(*request_.env_file);
-    if (!loaded_.readable) return std::move(loaded_);
-    const std::size_t lower = loaded_.config.env.size();
     if (request_.config)
       read_config(*request_.config);
     else
       read_arguments();
-    drop_overridden(lower);
+    if (loaded_.readable && request_.env_file) add_variables(*request_.env_file);
     const bool words = request_.world_size || request_.nodes || request_.gpus_per_node || !request_.set.empty();
     std::optional<std::uint32_t> overrides;
     if (loaded_.readable && words) {
@@ -118,20 +115,19 @@ class Loader {
   void set_variables(std::uint32_t source) {
     for (Variable& variable : read_env_file(loaded_.sources[source], source, loaded_.diagnostics))
       loaded_.config.env.push_back(std::move(variable));
+    loaded_.config.env_known = true;
   }
 
-  /// Of the first `lower` variables, those that the configuration sets again.
-  void drop_overridden(std::size_t lower) {
-    std::vector<Variable>& env = loaded_.config.env;
-    const auto end = env.begin() + static_cast<std::ptrdiff_t>(lower);
-    std::unordered_set<std::string> names;
-    for (auto later = end; later != env.end(); ++later) names.insert(later->name);
-    env.erase(std::remove_if(env.begin(), end, [&](const Variable& v) { return names.contains(v.name); }), end);
-  }
-
-  void read_variables(const Text& text) {
+  /// Those that the configuration does not set itself.
+  void add_variables(const Text& text) {
     const std::uint32_t source = add(text);
-    if (loaded_.readable && check_text(source)) set_variables(source);
+    if (!loaded_.readable || !check_text(source)) return;
+    std::vector<Variable>& env = loaded_.config.env;
+    std::unordered_set<std::string> set;
+    for (const Variable& variable : env) set.insert(variable.name);
+    for (Variable& variable : read_env_file(loaded_.sources[source], source, loaded_.diagnostics))
+      if (!set.contains(variable.name)) env.push_back(std::move(variable));
+    loaded_.config.env_known = true;
   }
 
   /// The root of a JSON text, which must be an object.
@@ -202,6 +198,8 @@ class Loader {
   /// Before anything is read into the configuration.
   void aim_at_bridge() {
     if (!request_.target) loaded_.config = Config(kBridgeTarget);
+  }
+
   void read_nemo_rl_config(Node root, std::uint32_t source) {
     const auto whole = with_defaults(std::move(root), request_.include, loaded_.sources, loaded_.diagnostics);
     if (!whole) {

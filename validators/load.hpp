@@ -25,11 +25,10 @@ enum class InputFormat : std::uint8_t {
   HuggingFace,
   BridgeYaml,
   BridgeOverrides,
-  Plan,
   NemoRl,
   Shell,
   Env,
-  Plan
+  Plan,
 };
 
 [[nodiscard]] std::string_view to_text(InputFormat format);

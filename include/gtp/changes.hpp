@@ -5,49 +5,24 @@
 #include <array>
 #include <span>
 
+#include <gtp/changes/checkpoint.hpp>
 #include <gtp/changes/cuda_graphs.hpp>
 #include <gtp/changes/environment.hpp>
-#include <gtp/changes/parallel.hpp>
-#include <gtp/changes/precision.hpp>
-
-namespace gtp {
-
-inline constexpr std::array<std::span<const Rule>, 2> kChanges{
-    rules::kParallelChanges,
-    rules::kPrecisionChanges,
-#include <gtp/changes/recompute.hpp>
-
-namespace gtp {
-
-inline constexpr std::array<std::span<const Rule>, 4> kChanges{
-    rules::kParallelChanges,
-    rules::kEnvironmentChanges,
-    rules::kGraphChanges,
-    rules::kRecomputeChanges,
 #include <gtp/changes/experts.hpp>
 #include <gtp/changes/model.hpp>
+#include <gtp/changes/optimizer.hpp>
 #include <gtp/changes/parallel.hpp>
+#include <gtp/changes/precision.hpp>
+#include <gtp/changes/recompute.hpp>
+#include <gtp/changes/schedule.hpp>
 #include <gtp/changes/sequence.hpp>
 
 namespace gtp {
 
-inline constexpr std::array<std::span<const Rule>, 4> kChanges{
-    rules::kParallelChanges,
-    rules::kModelChanges,
-    rules::kExpertChanges,
-    rules::kSequenceChanges,
-#include <gtp/changes/checkpoint.hpp>
-#include <gtp/changes/optimizer.hpp>
-#include <gtp/changes/parallel.hpp>
-#include <gtp/changes/schedule.hpp>
-
-namespace gtp {
-
-inline constexpr std::array<std::span<const Rule>, 4> kChanges{
-    rules::kParallelChanges,
-    rules::kOptimizerChanges,
-    rules::kCheckpointChanges,
-    rules::kScheduleChanges,
+inline constexpr std::array<std::span<const Rule>, 11> kChanges{
+    rules::kParallelChanges,    rules::kModelChanges,     rules::kExpertChanges,     rules::kSequenceChanges,
+    rules::kPrecisionChanges,   rules::kOptimizerChanges, rules::kCheckpointChanges, rules::kScheduleChanges,
+    rules::kEnvironmentChanges, rules::kGraphChanges,     rules::kRecomputeChanges,
 };
 
 }  // namespace gtp

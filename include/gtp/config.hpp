@@ -80,6 +80,7 @@ class Config {
   /// Only changes to something that is not in the input (Megatron-Bridge's overrides of a recipe): beside topology and
   /// batch an absent option is unknown.
   bool partial = false;
+
   /// What the input says of the checkpoint to be loaded; null when it does not say.
   [[nodiscard]] const Value* checkpoint_value(OptionId option) const {
     const Value* last = nullptr;

@@ -255,8 +255,6 @@ inline void derive_batches(Derivation& d) {
     f.set("train_iters"_opt, *iterations);
 }
 
-/// The depth of an encoder-decoder model, and widths that upstream fills in (arguments.py:1293, 1327, 1651). Megatron
-/// Core, which Bridge leaves it to, does not narrow a gated MLP (transformer_config.py: ffn_hidden_size).
 /// The one of two names that the input gave, under the name that the rules know.
 inline void take_from(Facts& f, OptionId option, OptionId other) {
   const Value* value = f.find(other);
@@ -280,6 +278,7 @@ inline void derive_hybrid_pattern(Facts& f) {
 }
 
 /// The depth of an encoder-decoder model, and widths that upstream fills in (arguments.py:1293, 1327, 1346, 1651).
+/// Megatron Core, which Bridge leaves it to, does not narrow a gated MLP (transformer_config.py:1452).
 inline void derive_shape(Facts& f) {
   derive_hybrid_pattern(f);
   take_from(f, "seq_length"_opt, "encoder_seq_length"_opt);

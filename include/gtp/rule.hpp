@@ -94,10 +94,7 @@ inline constexpr auto kAlsoOnBridge = std::to_array<std::string_view>(
      "GTP301", "GTP303", "GTP401", "GTP402", "GTP416", "GTP417"});
 
 struct Rule {
-  std::string_view code;  ///< stable, never reused: 0xx weight shards and grids, 2xx pipeline, 3xx experts,
-                          ///< 4xx batches, 90x-94x the form of the input, 95x on Megatron-Bridge
-  std::string_view code;  ///< stable, never reused: 0xx weight shards and grids, 1xx precision and what
-                          ///< supports it, 2xx pipeline, 3xx experts, 4xx batches, 9xx the form of the input
+  std::string_view code;  ///< stable, never reused; docs/rules.md says which area has which numbers
   std::string_view id;    ///< upstream rule id, or a name of our own for what no upstream rule covers
   Severity severity;
   Phase phase;

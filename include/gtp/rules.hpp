@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -10,83 +11,62 @@
 #include <gtp/rules/batch.hpp>
 #include <gtp/rules/bridge.hpp>
 #include <gtp/rules/bridge_runtime.hpp>
+#include <gtp/rules/checkpoint.hpp>
+#include <gtp/rules/cuda_graphs.hpp>
+#include <gtp/rules/data.hpp>
+#include <gtp/rules/environment.hpp>
 #include <gtp/rules/expert.hpp>
 #include <gtp/rules/expert_dispatch.hpp>
 #include <gtp/rules/expert_router.hpp>
 #include <gtp/rules/form.hpp>
-#include <gtp/rules/hardware.hpp>
-#include <gtp/rules/model.hpp>
-#include <gtp/rules/model_kernels.hpp>
-#include <gtp/rules/pipeline.hpp>
-#include <gtp/rules/precision.hpp>
-#include <gtp/rules/precision_state.hpp>
-#include <gtp/rules/rank_order.hpp>
-#include <gtp/rules/transformer_engine.hpp>
-#include <gtp/rules/cuda_graphs.hpp>
-#include <gtp/rules/environment.hpp>
-#include <gtp/rules/expert.hpp>
-#include <gtp/rules/form.hpp>
 #include <gtp/rules/graph_limits.hpp>
 #include <gtp/rules/gtp_runtime.hpp>
+#include <gtp/rules/hardware.hpp>
 #include <gtp/rules/library_variables.hpp>
-#include <gtp/rules/pipeline.hpp>
-#include <gtp/rules/process_groups.hpp>
-#include <gtp/rules/rank_order.hpp>
-#include <gtp/rules/recompute.hpp>
-#include <gtp/rules/sequence.hpp>
-#include <gtp/rules/checkpoint.hpp>
-#include <gtp/rules/data.hpp>
-#include <gtp/rules/expert.hpp>
-#include <gtp/rules/form.hpp>
+#include <gtp/rules/model.hpp>
+#include <gtp/rules/model_kernels.hpp>
 #include <gtp/rules/optimizer.hpp>
 #include <gtp/rules/pipeline.hpp>
 #include <gtp/rules/pipeline_limits.hpp>
+#include <gtp/rules/precision.hpp>
+#include <gtp/rules/precision_state.hpp>
+#include <gtp/rules/process_groups.hpp>
 #include <gtp/rules/rank_order.hpp>
+#include <gtp/rules/recompute.hpp>
 #include <gtp/rules/resume.hpp>
 #include <gtp/rules/schedule.hpp>
+#include <gtp/rules/sequence.hpp>
+#include <gtp/rules/transformer_engine.hpp>
 #include <gtp/rules/weight_shards.hpp>
 #include <gtp/rules/world_size.hpp>
 
 namespace gtp {
 
+namespace detail {
+
+inline constexpr std::array<std::span<const Rule>, 30> kRuleAreas{
+    rules::kWeightShards,   rules::kGtpRuntime,     rules::kWorldSizes,        rules::kRankOrder,
+    rules::kPrecision,      rules::kPrecisionState, rules::kTransformerEngine, rules::kHardware,
+    rules::kPipeline,       rules::kPipelineLimits, rules::kSequences,         rules::kExperts,
+    rules::kExpertDispatch, rules::kExpertRouter,   rules::kBatches,           rules::kSchedules,
+    rules::kModelShape,     rules::kModelKernels,   rules::kEnvironment,       rules::kLibraryVariables,
+    rules::kCudaGraphs,     rules::kGraphLimits,    rules::kRecompute,         rules::kOptimizers,
+    rules::kCheckpoints,    rules::kResumes,        rules::kDataRules,         rules::kProcessGroups,
+    rules::kBridge,         rules::kBridgeRuntime,
+};
+
+}  // namespace detail
+
 /// Sorted by code.
 [[nodiscard]] inline const std::vector<const Rule*>& all_rules() {
   static const std::vector<const Rule*> all = [] {
     std::vector<const Rule*> rows(std::begin(rules::kForm), std::end(rules::kForm));
-    const auto add = [&](const auto& area) {
-      for (const Rule& rule : area) rows.push_back(&rule);
+    const auto add = [&](std::span<const std::span<const Rule>> areas) {
+      for (const std::span<const Rule> area : areas)
+        for (const Rule& rule : area) rows.push_back(&rule);
     };
-    add(rules::kWeightShards);
-    add(rules::kWorldSizes);
-    add(rules::kRankOrder);
-    add(rules::kPrecision);
-    add(rules::kPrecisionState);
-    add(rules::kTransformerEngine);
-    add(rules::kHardware);
-    add(rules::kPipeline);
-    add(rules::kSequences);
-    add(rules::kExperts);
-    add(rules::kExpertDispatch);
-    add(rules::kExpertRouter);
-    add(rules::kModelShape);
-    add(rules::kModelKernels);
-    add(rules::kBatches);
-    add(rules::kBridge);
-    add(rules::kBridgeRuntime);
-    add(rules::kGtpRuntime);
-    add(rules::kEnvironment);
-    add(rules::kLibraryVariables);
-    add(rules::kCudaGraphs);
-    add(rules::kGraphLimits);
-    add(rules::kRecompute);
-    add(rules::kProcessGroups);
-    add(rules::kPipelineLimits);
-    add(rules::kSchedules);
-    add(rules::kOptimizers);
-    add(rules::kCheckpoints);
-    add(rules::kResumes);
-    add(rules::kDataRules);
-    for (const std::span<const Rule> area : kChanges) add(area);
+    add(detail::kRuleAreas);
+    add(kChanges);
     std::sort(rows.begin(), rows.end(), [](const Rule* a, const Rule* b) { return a->code < b->code; });
     return rows;
   }();

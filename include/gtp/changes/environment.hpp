@@ -14,8 +14,7 @@ namespace gtp::rules {
 
 using namespace literals;
 
-inline constexpr OptionId kPriorityGroups = "high_priority_stream_groups"_opt, kFsdp2 = "use_torch_fsdp2"_opt,
-                          kMegatronFsdp = "use_megatron_fsdp"_opt;
+inline constexpr OptionId kPriorityGroups = "high_priority_stream_groups"_opt, kFsdp2 = "use_torch_fsdp2"_opt;
 
 namespace detail {
 

@@ -12,6 +12,7 @@
 
 #include <gtp/derive.hpp>
 #include <gtp/rule.hpp>
+#include <gtp/word_lists.hpp>
 
 namespace gtp::rules::ask {
 
@@ -50,18 +51,8 @@ inline std::optional<double> number(const Facts& f, OptionId option) {
   return real == nullptr ? std::nullopt : std::optional(*real);
 }
 
-/// The words of a list; empty when it is unknown or None.
-inline const StringList& words(const Facts& f, OptionId option) {
-  static const StringList kEmpty;
-  const Value* value = f.find(option);
-  const auto* list = value == nullptr ? nullptr : std::get_if<StringList>(value);
-  return list == nullptr ? kEmpty : *list;
-}
-
 inline bool has_word(const Facts& f, OptionId option, std::string_view word) {
-  for (const std::string& each : words(f, option))
-    if (each == word) return true;
-  return false;
+  return contains(words(f, option), word);
 }
 
 /// The first word that is none of these.

@@ -13,7 +13,7 @@
 namespace gtp::rules {
 
 inline constexpr OptionId kDecentralized = "use_decentralized_pg"_opt, kGloo = "use_gloo_process_groups"_opt,
-                          kCkptFormat = "ckpt_format"_opt, kMegatronFsdp = "use_megatron_fsdp"_opt;
+                          kCkptFormat = "ckpt_format"_opt;
 
 namespace detail {
 

@@ -6,10 +6,10 @@
 
 #include <gtp/derive.hpp>
 #include <gtp/hardware.hpp>
-#include <gtp/package_version.hpp>
 #include <gtp/rule.hpp>
 #include <gtp/rules/ask.hpp>
 #include <gtp/rules/names.hpp>
+#include <gtp/te_version.hpp>
 
 namespace gtp::rules {
 
@@ -37,12 +37,6 @@ inline bool only_serves(const Facts& f) {
   for (const Setting& setting : f.config().settings())
     if (name_of(setting.option).starts_with("inference_")) return true;
   return false;
-}
-
-/// A known TransformerEngine version that is older than this one.
-inline bool te_older_than(const Facts& f, std::string_view least) {
-  const auto version = PackageVersion::parse(f.text("te_version"_opt).value_or(""));
-  return version && *version < *PackageVersion::parse(least);
 }
 
 /// Coalesced expert parameters: the grouped GEMM, and from 2026-08-22 the grouped tensor; before it the op fuser.

@@ -42,7 +42,7 @@ inline constexpr Rule kExpertRouter[] = {
      "megatron/core/transformer/transformer_config.py:2661",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
-       const StringList& types = ask::words(f, detail::kBalancing);
+       const std::span<const std::string> types = words(f, detail::kBalancing);
        if (f.integer(detail::kTopk) != 1 || !ask::is(f, detail::kScore, "softmax")) return {};
        if (f.on("moe_router_pre_softmax"_opt) || (types.size() == 1 && types.front() == "sinkhorn")) return {};
        return at(detail::kTopk, "one expert").also("moe_router_pre_softmax"_opt, "off");
@@ -115,7 +115,7 @@ inline constexpr Rule kExpertRouter[] = {
      [](const Derivation& d) -> Findings {
        const auto option = "moe_aux_loss_coeff"_opt;
        const auto* weights = std::get_if<FloatList>(d.facts.find(option));
-       const std::size_t types = ask::words(d.facts, detail::kBalancing).size(), given = weights ? weights->size() : 1;
+       const std::size_t types = words(d.facts, detail::kBalancing).size(), given = weights ? weights->size() : 1;
        if (types <= 1 || types == given) return {};
        return at(option, fmt::format("{} for {} types", given, types)).also(detail::kBalancing, "types");
      }},

@@ -210,7 +210,7 @@ inline constexpr Rule kSequences[] = {
      "give one word or num_layers words",
      "megatron/core/transformer/transformer_config.py:3105",
      [](const Derivation& d) -> Findings {
-       const auto words = static_cast<std::int64_t>(ask::words(d.facts, detail::kCpComm).size());
+       const auto words = static_cast<std::int64_t>(gtp::words(d.facts, detail::kCpComm).size());
        if (d.facts[kCp] <= 1 || words <= 1 || words == d.facts.integer("num_layers"_opt)) return {};
        return at(detail::kCpComm, fmt::format("{} words", words))
            .also("num_layers"_opt, fmt::format("{} layers", ask::shown(d.facts, "num_layers"_opt)));

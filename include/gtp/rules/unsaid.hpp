@@ -24,8 +24,9 @@ inline const Value* said_or_default(const Facts& f, OptionId option) {
   if (const Value* value = f.find(option)) return value;
   const Option& row = row_of(option, f.version());
   const bool from_checkpoint = row.section == Section::Model && f.config().described(Section::Model);
-  if (row.required || !row.in(f.version()) || f.config().given_unknown(option) || from_checkpoint) return nullptr;
-  return &gtp::detail::default_values(f.version())[option.index];
+  if (row.required || !row.in(f.config().target()) || f.config().given_unknown(option) || from_checkpoint)
+    return nullptr;
+  return &gtp::detail::default_values(f.config().target())[option.index];
 }
 
 /// Certainly off: off, or by default off where the input does not say.
