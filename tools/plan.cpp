@@ -64,7 +64,7 @@ void write_grid(JsonWriter& json, std::string_view name, const Grid& grid, const
 
 void write_grids(JsonWriter& json, const Topology& topology) {
   json.begin_object();
-  write_grid(json, "dense", dense_grid(topology), dense_order(topology.pp_before_dp));
+  write_grid(json, "dense", dense_grid(topology), dense_order(topology.pp_before_dp, topology.cp_before_gtp_remat));
   write_grid(json, "expert", expert_grid(topology), expert_order(topology.pp_before_dp));
   json.end();
 }

@@ -155,10 +155,16 @@ class Loader {
       return;
     }
     Reading reading{loaded_.config, loaded_.diagnostics, source};
-    if (loaded_.format != InputFormat::Plan)
-      read_flat(reading, json->root);
-    else if (!read_plan(reading, json->root))
-      unreadable();
+    if (loaded_.format != InputFormat::Plan) return read_flat(reading, json->root);
+    aim_at_target_of(json->root);
+    if (!read_plan(reading, json->root)) unreadable();
+  }
+
+  /// A plan was made for a target, and holds for no other. Before anything is read into the configuration.
+  void aim_at_target_of(const Node& plan) {
+    const Node* name = find(plan, "target");
+    const auto target = name == nullptr || request_.target ? std::nullopt : find_target(name->text);
+    if (target) loaded_.config = Config(*target);
   }
 
   void read_yaml_config(std::uint32_t source) {

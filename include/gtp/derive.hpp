@@ -126,7 +126,8 @@ inline void derive_grids(Derivation& d) {
   set_or_forget(f, "data_distribution_size"_opt, dp && gtp_remat ? checked_multiply(*dp, *gtp_remat) : std::nullopt);
   if (!f.known("use_tp_pp_dp_mapping"_opt)) return;
   const bool pp_before_dp = f.on("use_tp_pp_dp_mapping"_opt);
-  f.set("dense_order"_opt, std::string(AxisOrderText(dense_order(pp_before_dp)).view()));
+  const bool cp_before_gtp_remat = f.version() >= Version::k2026_09;
+  f.set("dense_order"_opt, std::string(AxisOrderText(dense_order(pp_before_dp, cp_before_gtp_remat)).view()));
   f.set("expert_order"_opt, std::string(AxisOrderText(expert_order(pp_before_dp)).view()));
   if (!dp || !edp) return;
   const std::int64_t pp = f["pipeline_model_parallel_size"_opt];
@@ -141,7 +142,8 @@ inline void derive_grids(Derivation& d) {
                         .ep = f["expert_model_parallel_size"_opt],
                         .egtp_remat = f["expert_gtp_weight_remat_size"_opt],
                         .edp = *edp,
-                        .pp_before_dp = pp_before_dp};
+                        .pp_before_dp = pp_before_dp,
+                        .cp_before_gtp_remat = cp_before_gtp_remat};
 }
 
 /// What the target asks of an evaluation batch.
@@ -343,7 +345,7 @@ inline void apply_changes(Derivation& d) {
   const bool on_bridge = d.facts.on_bridge();
   if (on_bridge) apply_bridge_sizes(d.facts);
   detail::derive_weight_shards(d.facts);
-  if (on_bridge) drop_bridge_remat(d.facts);
+  if (on_bridge && config.version() < Version::k2026_09) drop_bridge_remat(d.facts);
   detail::derive_grids(d);
   detail::derive_batches(d);
   d.layers = derive_layers(d.facts);

@@ -117,25 +117,20 @@ class AxisOrderText {
   std::size_t size_ = 0;
 };
 
-/// The axis after which GTP_remat is put on each grid. The defaults are those of Megatron-LM d98e8a64
-/// (megatron/core/parallel_state.py:857, 886); versions with PR #6868 put CP nearer on the dense grid.
-struct GtpRematPlacement {
-  Axis dense_after = Axis::kTp;
-  Axis expert_after = Axis::kEp;
-};
-
 /// Upstream's order before GTP_remat is put in (megatron/training/initialize.py:395).
 constexpr AxisOrder base_order(bool pp_before_dp) noexcept {
   if (pp_before_dp) return {Axis::kTp, Axis::kCp, Axis::kEp, Axis::kPp, Axis::kDp};
   return {Axis::kTp, Axis::kCp, Axis::kEp, Axis::kDp, Axis::kPp};
 }
 
-constexpr AxisOrder dense_order(bool pp_before_dp, GtpRematPlacement placement = {}) noexcept {
-  return base_order(pp_before_dp).with_gtp_remat_after(placement.dense_after);
+/// GTP_remat comes after TP (megatron/core/parallel_state.py:857), or after CP since pull request 6868.
+constexpr AxisOrder dense_order(bool pp_before_dp, bool cp_before_gtp_remat = false) noexcept {
+  return base_order(pp_before_dp).with_gtp_remat_after(cp_before_gtp_remat ? Axis::kCp : Axis::kTp);
 }
 
-constexpr AxisOrder expert_order(bool pp_before_dp, GtpRematPlacement placement = {}) noexcept {
-  return base_order(pp_before_dp).with_gtp_remat_after(placement.expert_after);
+/// GTP_remat comes after EP (megatron/core/parallel_state.py:886).
+constexpr AxisOrder expert_order(bool pp_before_dp) noexcept {
+  return base_order(pp_before_dp).with_gtp_remat_after(Axis::kEp);
 }
 
 struct GridAxis {
@@ -218,19 +213,19 @@ constexpr Grid grid_of_valid_topology(const AxisOrder& order, const AxisValues& 
 }  // namespace detail
 
 /// EP is 1 here. Precondition: `topology` came from `make_topology`.
-constexpr Grid dense_grid(const Topology& topology, GtpRematPlacement placement = {}) noexcept {
-  return detail::grid_of_valid_topology(dense_order(topology.pp_before_dp, placement),
+constexpr Grid dense_grid(const Topology& topology) noexcept {
+  return detail::grid_of_valid_topology(dense_order(topology.pp_before_dp, topology.cp_before_gtp_remat),
                                         {topology.tp, topology.gtp_remat, topology.cp, 1, topology.dp, topology.pp});
 }
 
 /// CP is 1 here, TP is ETP, DP is expert DP. Precondition: `topology` came from `make_topology`.
-constexpr Grid expert_grid(const Topology& topology, GtpRematPlacement placement = {}) noexcept {
-  return detail::grid_of_valid_topology(expert_order(topology.pp_before_dp, placement),
+constexpr Grid expert_grid(const Topology& topology) noexcept {
+  return detail::grid_of_valid_topology(expert_order(topology.pp_before_dp),
                                         {topology.etp, topology.egtp_remat, 1, topology.ep, topology.edp, topology.pp});
 }
 
-constexpr Grid make_grid(GridKind kind, const Topology& topology, GtpRematPlacement placement = {}) noexcept {
-  return kind == GridKind::kDense ? dense_grid(topology, placement) : expert_grid(topology, placement);
+constexpr Grid make_grid(GridKind kind, const Topology& topology) noexcept {
+  return kind == GridKind::kDense ? dense_grid(topology) : expert_grid(topology);
 }
 
 }  // namespace gtp

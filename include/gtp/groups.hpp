@@ -308,9 +308,8 @@ class GroupFamily {
 };
 
 /// Precondition: `topology` came from `make_topology`.
-constexpr GroupFamily make_group_family(const Topology& topology, const GroupFamilyRow& row,
-                                        GtpRematPlacement placement = {}) noexcept {
-  return GroupFamily(make_grid(row.grid, topology, placement), row.members, row.pick);
+constexpr GroupFamily make_group_family(const Topology& topology, const GroupFamilyRow& row) noexcept {
+  return GroupFamily(make_grid(row.grid, topology), row.members, row.pick);
 }
 
 namespace detail {

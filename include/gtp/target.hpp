@@ -15,10 +15,11 @@ namespace gtp {
 enum class Version : std::uint8_t {
   k6513e3e2,  ///< 2026-07-31: evaluation batches are not checked against GTP_remat
   kd98e8a64,  ///< 2026-08-22
+  k2026_09,   ///< what pull requests merged since then are said to change; docs/targets.md
 };
 
 inline constexpr Version kOldestVersion = Version::k6513e3e2;
-inline constexpr Version kNewestVersion = Version::kd98e8a64;
+inline constexpr Version kNewestVersion = Version::k2026_09;
 inline constexpr std::size_t kVersionCount = static_cast<std::size_t>(kNewestVersion) + 1;
 
 /// Who starts the training: it decides the defaults, what is checked before Megatron Core, and what is changed
@@ -34,10 +35,12 @@ struct Target {
   friend constexpr bool operator==(const Target&, const Target&) = default;
 };
 
-inline constexpr std::array<Target, 3> kTargets{{
+inline constexpr std::array<Target, 5> kTargets{{
     {"megatron-core@6513e3e2", Version::k6513e3e2, "2026-07-31"},
     {"megatron-core@d98e8a64", Version::kd98e8a64, "2026-08-22"},
     {"megatron-bridge@067f987d", Version::kd98e8a64, "2026-08-22", Framework::kBridge},
+    {"megatron-core@2026-09", Version::k2026_09, "2026-09"},
+    {"megatron-bridge@2026-09", Version::k2026_09, "2026-09", Framework::kBridge},
 }};
 
 inline constexpr Target kDefaultTarget = kTargets[1];

@@ -45,6 +45,8 @@ struct Topology {
   std::int64_t edp = 1;
   /// `use_tp_pp_dp_mapping`: pipeline stages have a smaller stride than replicas.
   bool pp_before_dp = false;
+  /// CP has a smaller stride than GTP_remat on the dense grid: Megatron-LM since pull request 6868.
+  bool cp_before_gtp_remat = false;
 
   /// Ranks that read different samples: replicate DP x GTP_remat. At most `world_size` for a valid topology.
   constexpr std::int64_t data_distribution_size() const noexcept { return dp * gtp_remat; }

@@ -44,13 +44,13 @@ TEST_CASE("the recorded orders are derived for every accepted topology") {
   }
 }
 
-TEST_CASE("the place of the remat axis is data") {
-  const gtp::GtpRematPlacement behind_cp{.dense_after = Axis::kCp};
-  CHECK(AxisOrderText(gtp::dense_order(false, behind_cp)).view() == "tp-cp-gtp_remat-ep-dp-pp");
-  CHECK(AxisOrderText(gtp::expert_order(false, behind_cp)).view() == "tp-cp-ep-gtp_remat-dp-pp");
-  const gtp::Topology topology{.world_size = 12, .tp = 2, .gtp_remat = 3, .cp = 2, .etp = 2, .edp = 6};
-  CHECK(gtp::dense_grid(topology, behind_cp).rank({0, 1, 0, 0, 0, 0}) == 4);
+TEST_CASE("the remat axis is behind TP, or behind CP since pull request 6868") {
+  CHECK(AxisOrderText(gtp::dense_order(false, true)).view() == "tp-cp-gtp_remat-ep-dp-pp");
+  CHECK(AxisOrderText(gtp::expert_order(false)).view() == "tp-cp-ep-gtp_remat-dp-pp");
+  gtp::Topology topology{.world_size = 12, .tp = 2, .gtp_remat = 3, .cp = 2, .etp = 2, .edp = 6};
   CHECK(gtp::dense_grid(topology).rank({0, 1, 0, 0, 0, 0}) == 2);
+  topology.cp_before_gtp_remat = true;
+  CHECK(gtp::dense_grid(topology).rank({0, 1, 0, 0, 0, 0}) == 4);
 }
 
 TEST_CASE("the remat axis falls back to after tp, then to the front, and is never moved") {

@@ -117,7 +117,9 @@ inline constexpr Rule kExperts[] = {
        const auto shards = f[kEgtpRemat] > 1 ? kExpertShards : kShards;
        return at(shards, fmt::format("expert gradients x {}/{}", f[kGtpRemat], f[kEgtpRemat]))
            .note(fmt::format("GTP_remat is {}, EGTP_remat is {}", f[kGtpRemat], f[kEgtpRemat]));
-     }},
+     },
+     kOldestVersion,
+     Version::kd98e8a64},
     {"GTP303",
      "ep-needs-experts",
      Severity::Error,

@@ -230,7 +230,9 @@ inline constexpr Rule kWeightShards[] = {
              .fix(linear, false);
        if (f.on(qkv)) return at(qkv, "on").also(kShards, "GTP is on").fix(qkv, false);
        return {};
-     }},
+     },
+     kOldestVersion,
+     Version::kd98e8a64},
     {"GTP012",
      "gtp-with-tied-embeddings-broken",
      Severity::Error,
@@ -247,7 +249,9 @@ inline constexpr Rule kWeightShards[] = {
        return at(untie, d.facts.config().given(untie) == nullptr ? "off by default" : "off")
            .also(kShards, "GTP is on")
            .fix(untie, true);
-     }},
+     },
+     kOldestVersion,
+     Version::kd98e8a64},
     {"GTP013",
      "gtp-te-min-version",
      Severity::Error,
