@@ -121,6 +121,32 @@ TEST_CASE("sizes follow Bridge's rules") {
         "2");
 }
 
+TEST_CASE("what Bridge changes silently is derived") {
+  const std::string sizes =
+      "model: {tensor_model_parallel_size: 1, pipeline_model_parallel_size: 2, "
+      "virtual_pipeline_model_parallel_size: 2, sequence_parallel: true}\n";
+  const Loaded loaded = load_text(sizes +
+                                  "comm_overlap: {tp_comm_overlap: true, data_parallel_size: 4}\n"
+                                  "ddp: {use_distributed_optimizer: true}\n"
+                                  "scheduler: {lr_decay_style: WSD, lr_decay_iters: 100, lr_wsd_decay_iters: null}\n");
+  CHECK(derived(loaded, "sequence_parallel") == "false");
+  CHECK(derived(loaded, "tp_comm_overlap") == "false");
+  CHECK(derived(loaded, "overlap_p2p_comm") == "true");
+  CHECK(derived(loaded, "overlap_grad_reduce") == "true");
+  CHECK(derived(loaded, "ddp_bucket_size") == "134217728");
+  const Loaded fsdp = load_text("ddp: {use_megatron_fsdp: true}\nmodel: {tensor_model_parallel_size: 2}\n");
+  CHECK(derived(fsdp, "use_distributed_optimizer") == "true");
+  CHECK(derived(fsdp, "gtp_weight_remat_size") == "1");
+}
+
+TEST_CASE("Bridge's own options are unknown to Megatron-LM's targets") {
+  LoadRequest request = request_for("tensor_model_parallel_size: 2\n");
+  request.set = {"use_decentralized_pg=true"};
+  CHECK(codes(load(request)) == "GTP902");
+  request.target = kBridgeTarget;
+  CHECK(codes(load(request)) == "");
+}
+
 TEST_CASE("a target that is asked for is kept") {
   LoadRequest request = request_for("model: {tensor_model_parallel_size: 2}\nmixed_precision: bf16_with_mxfp8_mixed\n");
   request.target = kDefaultTarget;
