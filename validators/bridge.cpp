@@ -10,11 +10,6 @@ namespace gtp::readers {
 
 namespace {
 
-template <class Words>
-bool contains(const Words& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 /// The mark of a `run_config.yaml`.
 bool is_whole(const Node& root) {
   const Node* target = find(root, "_target_");

@@ -2,6 +2,7 @@
 // values that are written another way. Private to bridge.cpp.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -139,5 +140,10 @@ inline constexpr auto kTellingSections =
 /// Fields of Bridge that look like a slip in another one's name.
 inline constexpr auto kLookAlikes = std::to_array<std::string_view>(
     {"in_channels", "k_layernorm", "q_layernorm", "num_labels", "lr_decay_steps", "lr_warmup_steps"});
+
+template <class Words>
+[[nodiscard]] constexpr bool contains(const Words& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 }  // namespace gtp::readers

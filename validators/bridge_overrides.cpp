@@ -305,8 +305,8 @@ bool starts_with_override(std::string_view content) {
   content = without_operator(content);
   const std::size_t size = key_size(content);
   const std::string_view section = content.substr(0, std::min(content.find('.'), size));
-  const bool known = std::find(kBridgeSections.begin(), kBridgeSections.end(), section) != kBridgeSections.end();
-  return known && content.substr(size).starts_with('=') && (section.size() < size || section == "mixed_precision");
+  return contains(kBridgeSections, section) && content.substr(size).starts_with('=') &&
+         (section.size() < size || section == "mixed_precision");
 }
 
 bool read_bridge_overrides(Reading& reading, std::string_view text) { return OverrideReader(reading, text).read(); }

@@ -69,11 +69,6 @@ const std::vector<std::string_view>& known_paths() {
 
 bool is_known(std::string_view path) { return std::binary_search(known_paths().begin(), known_paths().end(), path); }
 
-template <class Words>
-bool contains(const Words& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 std::string_view last_part(std::string_view dotted) { return dotted.substr(dotted.rfind('.') + 1); }
 
 /// A number type under the name that Megatron's options have for it.

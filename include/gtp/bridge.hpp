@@ -99,6 +99,7 @@ inline void apply_bridge_sizes(Facts& f) { detail::set_bridge_expert_size(f); }
 /// Bridge makes its groups without a remat axis (initialize.py:805), whatever the weight shards say.
 inline void drop_bridge_remat(Facts& f) {
   using namespace literals;
+  if (!f.known("tensor_model_parallel_size"_opt)) return;
   for (const OptionId remat : {"gtp_weight_remat_size"_opt, "expert_gtp_weight_remat_size"_opt})
     f.set(remat, std::int64_t{1});
 }

@@ -357,7 +357,7 @@ inline constexpr Rule kBridgeRuntime[] = {
      "A layout has stages / PP virtual stages; Bridge also takes the number itself, and the two must agree. On "
      "Megatron-LM's command line they exclude each other (GTP211).",
      "drop virtual_pipeline_model_parallel_size",
-     "megatron/core/transformer/transformer_config.py:2276",
+     "Megatron-Bridge over megatron/core/transformer/transformer_config.py:2276",
      [](const Derivation& d) {
        return detail::split(d, SplitProblem::LayoutVppConflict, kVirtualStages, "{} is not {}", kLayout, "layout");
      }},
