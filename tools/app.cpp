@@ -28,7 +28,8 @@ constexpr std::string_view kIntroduction =
     "GTP is experimental upstream: every rule names the upstream version that it is from.\n";
 constexpr std::string_view kEpilogue =
     "\nCONFIG is a file, `-` for standard input, or `-- ARGS...` for the arguments of Megatron itself. Formats are\n"
-    "detected: JSON or YAML of option names, Megatron's functional-test YAML, a Megatron argument list, a plan.\n"
+    "detected: JSON or YAML of option names, Megatron's functional-test YAML, a Megatron argument list, a launch\n"
+    "script, NeMo-RL's YAML, a plan.\n"
     "\n"
     "Examples:\n"
     "  gtplan check --world-size 64 config.yaml\n"

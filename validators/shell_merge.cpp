@@ -120,10 +120,17 @@ std::size_t size_of(const Values& ways) {
   return bytes;
 }
 
+/// Whether two texts are the same wherever they are written.
+bool same_text(const Value& a, const Value& b) {
+  if (a.array || b.array || a.exported != b.exported) return false;
+  const std::optional<std::string> text = plain(a);
+  return text && text == plain(b);
+}
+
 std::shared_ptr<const Value> merge_values(const Values& ways, std::size_t& next_condition, Budget& budget) {
   if (!budget.spend(size_of(ways))) return not_known(ways);
   const bool same = std::all_of(ways.begin(), ways.end(), [&](const auto& value) {
-    return value == ways[0] || (value && ways[0] && *value == *ways[0]);
+    return value == ways[0] || (value && ways[0] && (*value == *ways[0] || same_text(*value, *ways[0])));
   });
   if (same) return ways[0];
   return holds_words(ways) ? merge_words(ways, next_condition) : not_known(ways);

@@ -13,7 +13,8 @@ using namespace gtp::test;
 namespace {
 
 constexpr std::array kAllFormats{InputFormat::Json,         InputFormat::Yaml,        InputFormat::MegatronTestYaml,
-                                 InputFormat::MegatronArgs, InputFormat::HuggingFace, InputFormat::Plan};
+                                 InputFormat::MegatronArgs, InputFormat::HuggingFace, InputFormat::NemoRl,
+                                 InputFormat::Shell,        InputFormat::Env,         InputFormat::Plan};
 
 InputFormat format_of(std::string text, std::string name = "input") {
   return load_text(std::move(text), std::move(name)).format;
@@ -37,6 +38,10 @@ TEST_CASE("the format is told by the content first and then by the name") {
   CHECK(format_of("ENV_VARS: {}\n") == InputFormat::MegatronTestYaml);
   CHECK(format_of("# comment\n\n--bf16\n") == InputFormat::MegatronArgs);
   CHECK(format_of("---\nbf16: true\n") == InputFormat::Yaml);
+  CHECK(format_of("policy: {}\ncluster: {}\n") == InputFormat::NemoRl);
+  CHECK(format_of("defaults: [a.yaml]\ngrpo: {}\n") == InputFormat::NemoRl);
+  CHECK(format_of("defaults: [_self_, a]\n") == InputFormat::Yaml);
+  CHECK(format_of("#!/bin/bash\n--bf16\n") == InputFormat::Shell);
   CHECK(format_of("# only a comment\n", "a.args") == InputFormat::MegatronArgs);
   CHECK_FALSE(load_text("bf16: true\n", "a.json").readable);
 }
@@ -102,12 +107,15 @@ TEST_CASE("nothing at all is a valid request") {
 }
 
 TEST_CASE("random changes of small inputs never crash a reader") {
-  const std::array<std::string, 6> seeds{
+  const std::array<std::string, 8> seeds{
       R"({"tensor_model_parallel_size": 2, "env": {"A": "\u00e9"}, "recompute_modules": ["mlp", 1e5]})",
       "a: &x {micro_batch_size: 1, <<: {b: [1, 'q']}}\nb: *x\nc: |\n  t\nd: >-\n  u\n",
       "ENV_VARS:\n  A: 1\nMODEL_ARGS:\n  --recompute-modules: \"[a b]\"\n  --load: ${X}\n  trainer.devices: 8\n",
       "--bf16 --load 'a b' \\\n --micro-batch-size=${MBS:-4} # c\n",
       R"({"model_type": "x", "num_hidden_layers": 4, "num_experts": 2, "first_k_dense_replace": 1, "block_configs": [{}]})",
+      "policy: {megatron_cfg: {enabled: '${a}', lr: '${mul:2,${.b}}', b: '${..c.d}'}, c: {d: 1}}\ncluster: {num_nodes: "
+      "1}\n",
+      "#!/bin/sh\nexport A=${B:-8} C='x'\nX=( --bf16 $A )\n[ $A = 8 ] && X+=(--lr $((A*2)))\npython a.py \"${X[@]}\"\n",
       R"({"format": "gtplan-plan", "format_version": "1.0", "options": {"bf16": true}})"};
   std::mt19937 random(20260822);
   std::size_t readable = 0;
