@@ -110,8 +110,9 @@ class ArgvReader {
     std::optional<FlagMatch> match = find_flag(flag.name, reading_.config.version());
     if (!match && !is_script_flag(flag.name))
       match = resolve_flag(flag.name, flag.place, reading_.config.target(), reading_.out);
-    if (!match && is_module_grid_flag(flag.name))
-      reading_.config.set(*find_option("use_decentralized_pg"), true, flag.place);
+    if (const OptionId grids = *find_option("use_decentralized_pg");
+        is_module_grid_flag(flag.name) && reading_.config.given(grids) == nullptr)
+      reading_.config.set(grids, true, flag.place);
     if (!match)
       take_values();
     else if (match->constant)

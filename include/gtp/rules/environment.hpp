@@ -201,7 +201,8 @@ inline constexpr Rule kEnvironment[] = {
        const std::string few = detail::few_queues(variable);
        if (few.empty()) return {};
        return detail::at_variable(kConnections, variable, kShards, "GTP is on").note(few);
-     }},
+     },
+     Version::kd98e8a64},
     {"GTP608",
      "cdmc-conflict-hopper-tp-gtp-graphs",
      Severity::Warning,
@@ -215,7 +216,8 @@ inline constexpr Rule kEnvironment[] = {
        const Facts& f = d.facts;
        if (!detail::local_graphs_under_gtp(f) || !detail::one_queue_is_checked(f)) return {};
        return at(kGraphImpl, "wants 16 queues or more with GTP").also(detail::tp_or_cp(f), "must have one queue");
-     }},
+     },
+     Version::kd98e8a64},
     {"GTP609",
      "gtp-graph-node-priority",
      Severity::Error,
