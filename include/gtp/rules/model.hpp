@@ -298,8 +298,7 @@ inline constexpr Rule kModelShape[] = {
      [](const Derivation& d) -> Findings {
        const auto position = detail::original_position(d.facts);
        if (d.facts.integer(detail::kMtp).value_or(0) == 0 || position == "rope" || position == "none") return {};
-       return at(detail::kMtp, fmt::format("{} layers", d.facts[detail::kMtp]))
-           .also(detail::kPosition, std::string(position));
+       return at(detail::kMtp, "set").also(detail::kPosition, std::string(position));
      }},
     {"GTP516",
      "no-rope-freq",

@@ -51,10 +51,11 @@ inline Findings fused_activation_limits(const Facts& f) {
 inline Findings swiglu_clamp_limits(const Facts& f) {
   const auto clamp = ask::number(f, kClamp);
   if (!clamp || activation(f) != Activation::Swiglu) return {};
-  return ask::clashes({{!std::isfinite(*clamp) || *clamp <= 0, kClamp, fmt::format("{}", *clamp)},
-                       {ask::none(f, kNumExperts), kNumExperts, "no experts"},
-                       {offset_is_set(f), kGluOffset, "not 0"},
-                       {f.on(kTeActivation), kTeActivation, "on"}});
+  return ask::also(ask::clashes({{!std::isfinite(*clamp) || *clamp <= 0, kClamp, fmt::format("{}", *clamp)},
+                                 {ask::none(f, kNumExperts), kNumExperts, "no experts"},
+                                 {offset_is_set(f), kGluOffset, "not 0"},
+                                 {f.on(kTeActivation), kTeActivation, "on"}}),
+                   kClamp, "a limit");
 }
 
 /// Heads, groups and widths of a Mamba layer (mamba_mixer.py:218-270).
