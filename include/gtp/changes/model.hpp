@@ -36,10 +36,11 @@ inline constexpr Rule kModelChanges[] = {
             "Both kinds of layers are MLA; D also sets experimental_attention_variant to dsa.",
             "leave multi_latent_attention out", "megatron/training/arguments.py:923",
             [](const Facts& f) -> Changes {
-              const auto text = f.text("hybrid_layer_pattern"_opt).value_or("");
-              if (text.find_first_of("D+") == std::string_view::npos) return {};
+              const auto text = f.text("hybrid_layer_pattern"_opt);
+              const HybridParse parse = parse_hybrid_pattern(text.value_or(""));
+              if (!parse.pattern || !parse.pattern->implies_multi_latent_attention()) return {};
               Changes all{{"multi_latent_attention"_opt, true, "the hybrid pattern has MLA layers"}};
-              if (text.find('D') != std::string_view::npos)
+              if (parse.pattern->count(HybridLayer::DsAttention) > 0)
                 all.push_back(
                     {"experimental_attention_variant"_opt, std::string("dsa"), "the hybrid pattern has D layers"});
               return all;

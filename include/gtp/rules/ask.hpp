@@ -93,8 +93,14 @@ inline Findings clashes(std::initializer_list<Clash> all) {
     if (findings.list.empty())
       findings.list.push_back(at(clash.option, clash.label));
     else
-      findings.list.front() = std::move(findings.list.front()).also(clash.option, clash.label);
+      std::move(findings.list.front()).also(clash.option, clash.label);
   }
+  return findings;
+}
+
+/// Another option that takes part in whatever was found.
+inline Findings also(Findings findings, OptionId option, std::string label) {
+  for (Finding& finding : findings.list) std::move(finding).also(option, label);
   return findings;
 }
 

@@ -45,23 +45,23 @@ inline Findings single_grouped_needs(const Facts& f) {
   if (!weight && !f.on(kSingleBias)) return {};
   const bool newer = f.version() >= Version::kd98e8a64;
   const bool grouped = f.on(kGrouped);
-  Findings findings = ask::clashes({{ask::off(f, kGrouped) && !f.on(kGroupedTensor), kGrouped, "off"},
-                                    {te_older_than(f, "2.14.0"), "te_version"_opt, "older than 2.14.0"},
-                                    {newer && grouped && ask::off(f, kGroupedTensor), kGroupedTensor, "off"},
-                                    {!newer && grouped && weight && ask::off(f, kOpFuser), kOpFuser, "off"}});
-  if (!findings.list.empty())
-    findings.list.front() = std::move(findings.list.front()).also(weight ? kSingleWeight : kSingleBias, "on");
-  return findings;
+  return ask::also(ask::clashes({{ask::off(f, kGrouped) && !f.on(kGroupedTensor), kGrouped, "off"},
+                                 {te_older_than(f, "2.14.0"), "te_version"_opt, "older than 2.14.0"},
+                                 {newer && grouped && ask::off(f, kGroupedTensor), kGroupedTensor, "off"},
+                                 {!newer && grouped && weight && ask::off(f, kOpFuser), kOpFuser, "off"}}),
+                   weight ? kSingleWeight : kSingleBias, "on");
 }
 
 /// Primary weights that can be one tensor: high precision, MXFP8 and NVFP4.
 inline Findings single_grouped_recipes(const Facts& f) {
   if (!f.on(kSingleWeight)) return {};
   const bool fp4 = f.has("fp4"_opt);
-  return ask::clashes({{f.has("fp8"_opt) && ask::is_other(f, "fp8_recipe"_opt, "mxfp8"), "fp8_recipe"_opt, "not mxfp8"},
-                       {fp4 && ask::is_other(f, "fp4_recipe"_opt, "nvfp4"), "fp4_recipe"_opt, "not nvfp4"},
-                       {f.version() >= Version::kd98e8a64 && fp4 && ask::off(f, "fp4_param_gather"_opt),
-                        "fp4_param_gather"_opt, "off"}});
+  return ask::also(
+      ask::clashes({{f.has("fp8"_opt) && ask::is_other(f, "fp8_recipe"_opt, "mxfp8"), "fp8_recipe"_opt, "not mxfp8"},
+                    {fp4 && ask::is_other(f, "fp4_recipe"_opt, "nvfp4"), "fp4_recipe"_opt, "not nvfp4"},
+                    {f.version() >= Version::kd98e8a64 && fp4 && ask::off(f, "fp4_param_gather"_opt),
+                     "fp4_param_gather"_opt, "off"}}),
+      kSingleWeight, "on");
 }
 
 /// Inference-optimized layers run a narrow kind of MoE.
@@ -72,15 +72,17 @@ inline Findings inference_optimized_moe(const Facts& f) {
   const bool flashinfer = ask::is(f, backend, "flashinfer");
   const bool invariant = newer && f.on("batch_invariant_mode"_opt);
   const OptionId gate = f.on("swiglu"_opt) ? "swiglu"_opt : "quick_geglu"_opt;
-  return ask::clashes(
-      {{ask::above(f, kEtp, 1), kEtp, "above 1"},
-       {f.has("moe_expert_capacity_factor"_opt), "moe_expert_capacity_factor"_opt, "drops tokens"},
-       {f.on("moe_router_padding_for_quantization"_opt), "moe_router_padding_for_quantization"_opt, "on"},
-       {f.known(dtype) && !ask::is(f, dtype, "fp32"), dtype, "not fp32"},
-       {f.on(gate) && (flashinfer || !newer), gate, flashinfer ? "not with flashinfer" : "gated"},
-       {invariant && flashinfer, backend, "not with batch_invariant_mode"},
-       {invariant && ask::above(f, kEp, 1) && ask::is_other(f, "inference_moe_token_dispatcher_type"_opt, "nvls"),
-        "inference_moe_token_dispatcher_type"_opt, "not nvls"}});
+  return ask::also(
+      ask::clashes(
+          {{ask::above(f, kEtp, 1), kEtp, "above 1"},
+           {f.has("moe_expert_capacity_factor"_opt), "moe_expert_capacity_factor"_opt, "drops tokens"},
+           {f.on("moe_router_padding_for_quantization"_opt), "moe_router_padding_for_quantization"_opt, "on"},
+           {f.known(dtype) && !ask::is(f, dtype, "fp32"), dtype, "not fp32"},
+           {f.on(gate) && (flashinfer || !newer), gate, flashinfer ? "not with flashinfer" : "gated"},
+           {invariant && flashinfer, backend, "not with batch_invariant_mode"},
+           {invariant && ask::above(f, kEp, 1) && ask::is_other(f, "inference_moe_token_dispatcher_type"_opt, "nvls"),
+            "inference_moe_token_dispatcher_type"_opt, "not nvls"}}),
+      kImpl, "inference_optimized");
 }
 
 }  // namespace detail
@@ -262,7 +264,7 @@ inline constexpr Rule kExperts[] = {
      "one tensor for all experts needs the grouped GEMM and grouped tensors",
      "TransformerEngine keeps the parameters of all local experts in one GroupedTensor from 2.14.0 on. Before "
      "2026-08-22 upstream asked for its op fuser instead of moe_use_grouped_tensor.",
-     "turn on what it names, or moe_single_grouped_weight and moe_single_grouped_bias off",
+     "turn on what is marked, or moe_single_grouped_weight and moe_single_grouped_bias off",
      "megatron/core/transformer/transformer_config.py:1707",
      [](const Derivation& d) { return detail::single_grouped_needs(d.facts); }},
     {"GTP314",
@@ -348,7 +350,7 @@ inline constexpr Rule kExperts[] = {
      "They know dropless experts on one rank each, routed in fp32; gated units only with the torch and vllm grouped "
      "GEMMs (before 2026-08-22 not at all).",
      "change the option, or transformer_impl",
-     "megatron/core/transformer/transformer_config.py:1586",
+     "megatron/core/transformer/transformer_config.py:1584",
      [](const Derivation& d) { return detail::inference_optimized_moe(d.facts); }},
     {"GTP322",
      "inference-optimized-moe-dead-mxfp8-checks",

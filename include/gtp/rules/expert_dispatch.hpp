@@ -24,13 +24,11 @@ inline bool dispatcher_gathers(const Facts& f) {
 inline Findings dispatch_dtypes(const Facts& f) {
   for (const OptionId dtype : {"moe_dispatch_fwd_dtype"_opt, "moe_combine_bwd_dtype"_opt}) {
     if (!ask::is_other(f, dtype, "bf16")) continue;
-    Findings findings = ask::clashes({{ask::is_other(f, kDispatcher, "flex"), kDispatcher, "not flex"},
-                                      {ask::is_other(f, kBackend, "ncclep"), kBackend, "not ncclep"},
-                                      {ask::off(f, kOpFuser), kOpFuser, "off"},
-                                      {ask::off(f, kGrouped), kGrouped, "off"}});
-    if (!findings.list.empty())
-      findings.list.front() = std::move(findings.list.front()).also(dtype, ask::shown(f, dtype));
-    return findings;
+    return ask::also(ask::clashes({{ask::is_other(f, kDispatcher, "flex"), kDispatcher, "not flex"},
+                                   {ask::is_other(f, kBackend, "ncclep"), kBackend, "not ncclep"},
+                                   {ask::off(f, kOpFuser), kOpFuser, "off"},
+                                   {ask::off(f, kGrouped), kGrouped, "off"}}),
+                     dtype, ask::shown(f, dtype));
   }
   return {};
 }
@@ -42,20 +40,22 @@ inline Findings ep_overlap_limits(const Facts& f) {
              offload = "offload_modules"_opt;
   if (!f.on(kOverlapEp)) return {};
   const bool ncclep = ask::is(f, kDispatcher, "flex") && ask::is(f, kBackend, "ncclep");
-  return ask::clashes(
-      {{ask::above(f, kPp, 1) && ask::none(f, kVpp), kPp, "stages without interleaving"},
-       {ask::below(f, kEp, 2), kEp, "no expert parallelism"},
-       {dispatcher_gathers(f), kDispatcher, "neither alltoall nor flex"},
-       {ask::is(f, granularity, "full") && !f.on("recompute_activations"_opt), granularity, "full"},
-       {f.has(method), method, "set"},
-       {f.has(count), count, "set"},
-       {ask::has_word(f, modules, "moe"), modules, "moe"},
-       {f.on("moe_layer_recompute"_opt), "moe_layer_recompute"_opt, "on"},
-       {ask::off(f, "bf16"_opt) && ask::off(f, "fp16"_opt), "bf16"_opt, "neither bf16 nor fp16"},
-       {f.on(kSharedOverlap), kSharedOverlap, "on"},
-       {ask::above(f, mtp, 1) || ask::below(f, mtp, 0), mtp, "more than one layer"},
-       {ncclep && f.on("fine_grained_activation_offloading"_opt) && ask::has_word(f, offload, "expert_fc1"), offload,
-        "expert_fc1 with ncclep"}});
+  return ask::also(
+      ask::clashes(
+          {{ask::above(f, kPp, 1) && ask::none(f, kVpp), kPp, "stages without interleaving"},
+           {ask::below(f, kEp, 2), kEp, "no expert parallelism"},
+           {dispatcher_gathers(f), kDispatcher, "neither alltoall nor flex"},
+           {ask::is(f, granularity, "full") && !f.on("recompute_activations"_opt), granularity, "full"},
+           {f.has(method), method, "set"},
+           {f.has(count), count, "set"},
+           {ask::has_word(f, modules, "moe"), modules, "moe"},
+           {f.on("moe_layer_recompute"_opt), "moe_layer_recompute"_opt, "on"},
+           {ask::off(f, "bf16"_opt) && ask::off(f, "fp16"_opt), "bf16"_opt, "neither bf16 nor fp16"},
+           {f.on(kSharedOverlap), kSharedOverlap, "on"},
+           {ask::above(f, mtp, 1) || ask::below(f, mtp, 0), mtp, "more than one layer"},
+           {ncclep && f.on("fine_grained_activation_offloading"_opt) && ask::has_word(f, offload, "expert_fc1"),
+            offload, "expert_fc1 with ncclep"}}),
+      kOverlapEp, "on");
 }
 
 /// Capacities that keep some tokens from their expert do not go with every way of balancing.
@@ -84,9 +84,10 @@ inline constexpr Rule kExpertDispatch[] = {
        const Facts& f = d.facts;
        if (!f.on("moe_enable_deepep"_opt)) return {};
        const Value* backend = f.original(detail::kBackend);
-       return ask::clashes(
-           {{ask::is_other(f, detail::kDispatcher, "flex"), detail::kDispatcher, "not flex"},
-            {backend != nullptr && *backend == Value(std::string("hybridep")), detail::kBackend, "hybridep"}});
+       return ask::also(ask::clashes({{ask::is_other(f, detail::kDispatcher, "flex"), detail::kDispatcher, "not flex"},
+                                      {backend != nullptr && *backend == Value(std::string("hybridep")),
+                                       detail::kBackend, "hybridep"}}),
+                        "moe_enable_deepep"_opt, "on");
      }},
     {"GTP331",
      "ncclep-needs-flex",
@@ -101,10 +102,11 @@ inline constexpr Rule kExpertDispatch[] = {
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        if (!ask::is(f, detail::kBackend, "ncclep")) return {};
-       return ask::clashes(
-           {{ask::is_other(f, detail::kDispatcher, "flex"), detail::kDispatcher, "not flex"},
-            {f.version() >= Version::kd98e8a64 && f.on(detail::kGroupedTensor) && ask::off(f, detail::kOpFuser),
-             detail::kGroupedTensor, "on without the op fuser"}});
+       return ask::also(ask::clashes({{ask::is_other(f, detail::kDispatcher, "flex"), detail::kDispatcher, "not flex"},
+                                      {f.version() >= Version::kd98e8a64 && f.on(detail::kGroupedTensor) &&
+                                           ask::off(f, detail::kOpFuser),
+                                       detail::kGroupedTensor, "on without the op fuser"}}),
+                        detail::kBackend, "ncclep");
      }},
     {"GTP332",
      "dispatch-dtype-needs-ncclep",
@@ -130,8 +132,9 @@ inline constexpr Rule kExpertDispatch[] = {
        const Facts& f = d.facts;
        if (!f.has(kNumExperts) || !ask::is(f, detail::kDispatcher, "flex") || !ask::is(f, detail::kBackend, "ncclep"))
          return {};
-       return ask::clashes(
-           {{f.on(detail::kPad), detail::kPad, "on"}, {f.has(detail::kCapacity), detail::kCapacity, "a capacity"}});
+       return ask::also(ask::clashes({{f.on(detail::kPad), detail::kPad, "on"},
+                                      {f.has(detail::kCapacity), detail::kCapacity, "a capacity"}}),
+                        detail::kBackend, "ncclep");
      }},
     {"GTP334",
      "deepep-no-capacity-padding",
@@ -186,10 +189,11 @@ inline constexpr Rule kExpertDispatch[] = {
        const Facts& f = d.facts;
        if (!f.has("moe_expert_rank_capacity_factor"_opt)) return {};
        const bool hybrid = ask::is(f, detail::kBackend, "hybridep");
-       return ask::clashes(
-           {{!hybrid && !ask::is(f, detail::kBackend, "ncclep"), detail::kBackend,
-             fmt::format("`{}`", ask::shown(f, detail::kBackend))},
-            {hybrid && ask::off(f, detail::kOpFuser) && !f.on(detail::kGroupedTensor), detail::kOpFuser, "off"}});
+       return ask::also(ask::clashes({{!hybrid && !ask::is(f, detail::kBackend, "ncclep"), detail::kBackend,
+                                       fmt::format("`{}`", ask::shown(f, detail::kBackend))},
+                                      {hybrid && ask::off(f, detail::kOpFuser) && !f.on(detail::kGroupedTensor),
+                                       detail::kOpFuser, "off"}}),
+                        "moe_expert_rank_capacity_factor"_opt, "a capacity");
      }},
     {"GTP338",
      "dispatcher-num-sms-conflict",
@@ -259,7 +263,7 @@ inline constexpr Rule kExpertDispatch[] = {
      "Its schedule interleaves the forward pass of one microbatch with the backward pass of another, layer by layer: "
      "with expert parallelism, alltoall or flex dispatch, half precision, and interleaving when there are stages; "
      "without recomputed layers, overlapped shared experts or more than one MTP layer.",
-     "change the options it names, or turn overlap_moe_expert_parallel_comm off",
+     "change what is marked, or turn overlap_moe_expert_parallel_comm off",
      "megatron/core/transformer/transformer_config.py:3002",
      [](const Derivation& d) { return detail::ep_overlap_limits(d.facts); }},
     {"GTP343",
@@ -274,9 +278,10 @@ inline constexpr Rule kExpertDispatch[] = {
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        if (!f.on(detail::kDelayWgrad)) return {};
-       return ask::clashes(
-           {{ask::is_other(f, detail::kImpl, "transformer_engine"), detail::kImpl, "not transformer_engine"},
-            {ask::off(f, detail::kOverlapEp), detail::kOverlapEp, "off"}});
+       return ask::also(ask::clashes({{ask::is_other(f, detail::kImpl, "transformer_engine"), detail::kImpl,
+                                       "not transformer_engine"},
+                                      {ask::off(f, detail::kOverlapEp), detail::kOverlapEp, "off"}}),
+                        detail::kDelayWgrad, "on");
      }},
     {"GTP344",
      "overlap-dispatch-bwd",
@@ -293,6 +298,10 @@ inline constexpr Rule kExpertDispatch[] = {
        return ask::clashes({{f.on(detail::kOverlapEp), detail::kOverlapEp, "on"},
                             {te_older_than(f, "2.3.0"), "te_version"_opt, "older than 2.3.0"},
                             {f.on(detail::kDelayWgrad), detail::kDelayWgrad, "on"}});
+       return ask::also(ask::clashes({{f.on(detail::kOverlapEp), detail::kOverlapEp, "on"},
+                                      {detail::te_older_than(f, "2.3.0"), "te_version"_opt, "older than 2.3.0"},
+                                      {f.on(detail::kDelayWgrad), detail::kDelayWgrad, "on"}}),
+                        "overlap_dispatch_backward_with_experts_wgrad"_opt, "on");
      }},
     {"GTP345",
      "ep-early-release",

@@ -80,7 +80,7 @@ inline constexpr Rule kExpertRouter[] = {
      {detail::kPadQuant},
      "padding the routing map needs a quantized format and the alltoall or flex dispatcher",
      "It rounds the tokens of each expert to the blocks of FP8 and FP4 GEMMs.",
-     "turn moe_router_padding_for_quantization off, or change the options it names",
+     "turn moe_router_padding_for_quantization off, or change what is marked",
      "megatron/core/transformer/transformer_config.py:2649",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;

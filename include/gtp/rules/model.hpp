@@ -72,19 +72,21 @@ inline Findings no_rope_pattern(const Facts& f) {
 inline Findings dsa_limits(const Facts& f) {
   const auto freq = "dsa_indexer_topk_freq"_opt, skip = "dsa_indexer_skip_topk_offset"_opt;
   if (!ask::is(f, kVariant, "dsa")) return {};
-  return ask::clashes({{f.on(kBias), kBias, "on"},
-                       {ask::below(f, freq, 1), freq, "below 1"},
-                       {ask::below(f, skip, 0), skip, "negative"},
-                       {f.on(kRopeFusion), kRopeFusion, "on"}});
+  return ask::also(ask::clashes({{f.on(kBias), kBias, "on"},
+                                 {ask::below(f, freq, 1), freq, "below 1"},
+                                 {ask::below(f, skip, 0), skip, "negative"},
+                                 {f.on(kRopeFusion), kRopeFusion, "on"}}),
+                   kVariant, "dsa");
 }
 
 inline Findings inference_optimized_limits(const Facts& f) {
   const auto norm = "normalization"_opt;
   if (!ask::is(f, kImpl, "inference_optimized")) return {};
-  return ask::clashes({{ask::is_other(f, norm, "RMSNorm"), norm, "not RMSNorm"},
-                       {f.on("layernorm_zero_centered_gamma"_opt), "layernorm_zero_centered_gamma"_opt, "on"},
-                       {f.on(kBias), kBias, "on"},
-                       {!f.on(kBias) && f.on("add_qkv_bias"_opt), "add_qkv_bias"_opt, "on"}});
+  return ask::also(ask::clashes({{ask::is_other(f, norm, "RMSNorm"), norm, "not RMSNorm"},
+                                 {f.on("layernorm_zero_centered_gamma"_opt), "layernorm_zero_centered_gamma"_opt, "on"},
+                                 {f.on(kBias), kBias, "on"},
+                                 {!f.on(kBias) && f.on("add_qkv_bias"_opt), "add_qkv_bias"_opt, "on"}}),
+                   kImpl, "inference_optimized");
 }
 
 /// mHC carries several residual streams; the rest of its limits are about recomputation.
@@ -235,7 +237,7 @@ inline constexpr Rule kModelShape[] = {
      "num_layers and encoder_num_layers exclude each other",
      "Upstream fills in the one that is missing from the one that is given; a hybrid pattern gives num_layers as well.",
      "drop encoder_num_layers",
-     "megatron/training/arguments.py:1303",
+     "megatron/training/arguments.py:1304",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        const OptionId layers = f.has("hybrid_layer_pattern"_opt) ? "hybrid_layer_pattern"_opt : detail::kLayers;
@@ -296,8 +298,7 @@ inline constexpr Rule kModelShape[] = {
      [](const Derivation& d) -> Findings {
        const auto position = detail::original_position(d.facts);
        if (d.facts.integer(detail::kMtp).value_or(0) == 0 || position == "rope" || position == "none") return {};
-       return at(detail::kMtp, fmt::format("{} layers", d.facts[detail::kMtp]))
-           .also(detail::kPosition, std::string(position));
+       return at(detail::kMtp, "set").also(detail::kPosition, std::string(position));
      }},
     {"GTP516",
      "no-rope-freq",
@@ -335,7 +336,7 @@ inline constexpr Rule kModelShape[] = {
      "fused rotary embeddings of multi-latent attention need YaRN",
      "The fused kernel of MLA takes YaRN's scaled frequencies. apply_rope_fusion is on by default.",
      "set rope_type to yarn, or turn apply_rope_fusion off (--no-rope-fusion)",
-     "megatron/core/transformer/transformer_config.py:3387",
+     "megatron/core/transformer/transformer_config.py:3345",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        if (!f.on(detail::kMla) || !f.on(detail::kRopeFusion) || !ask::is_other(f, "rope_type"_opt, "yarn")) return {};
@@ -363,15 +364,17 @@ inline constexpr Rule kModelShape[] = {
      "It has no output gate, no interleaved rotation and no heterogeneous layers, and cached latents cannot be rotated "
      "by the fused kernel.",
      "turn the option off",
-     "megatron/core/transformer/transformer_config.py:3390",
+     "megatron/core/transformer/transformer_config.py:3348",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        const auto latents = "cache_mla_latents"_opt, path = "heterogeneous_layers_config_path"_opt;
        if (!f.on(detail::kMla)) return {};
-       return ask::clashes({{f.has(path), path, "heterogeneous layers"},
-                            {f.on("rotary_interleaved"_opt), "rotary_interleaved"_opt, "on"},
-                            {f.on("attention_output_gate"_opt), "attention_output_gate"_opt, "on"},
-                            {f.on(latents) && f.on(detail::kRopeFusion), latents, "on, with apply_rope_fusion"}});
+       return ask::also(
+           ask::clashes({{f.has(path), path, "heterogeneous layers"},
+                         {f.on("rotary_interleaved"_opt), "rotary_interleaved"_opt, "on"},
+                         {f.on("attention_output_gate"_opt), "attention_output_gate"_opt, "on"},
+                         {f.on(latents) && f.on(detail::kRopeFusion), latents, "on, with apply_rope_fusion"}}),
+           detail::kMla, "on");
      }},
     {"GTP521",
      "gdn-needs-attention-freq",
@@ -405,7 +408,7 @@ inline constexpr Rule kModelShape[] = {
      {detail::kImpl},
      "inference-optimized layers need RMSNorm and no biases",
      "Their fused kernels exist for plain RMSNorm and bias-free projections.",
-     "change the options it names, or transformer_impl",
+     "change what is marked, or transformer_impl",
      "megatron/core/transformer/transformer_config.py:3155",
      [](const Derivation& d) { return detail::inference_optimized_limits(d.facts); }},
     {"GTP524",

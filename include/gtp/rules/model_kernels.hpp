@@ -41,21 +41,21 @@ inline Findings fused_activation_limits(const Facts& f) {
   const OptionId fusion = fusion_option(f);
   const Activation kind = activation(f);
   if (kind == Activation::Conflict || !f.on(fusion)) return {};
-  Findings findings = ask::clashes(
-      {{kind == Activation::SquaredRelu, kSquaredRelu, "no fused kernel"},
-       {kind != Activation::QuickGeglu && kind != Activation::SquaredRelu && offset_is_set(f), kGluOffset, "not 0"},
-       {f.on(kTeActivation), kTeActivation, "on"}});
-  if (!findings.list.empty()) findings.list.front() = std::move(findings.list.front()).also(fusion, "on");
-  return findings;
+  return ask::also(ask::clashes({{kind == Activation::SquaredRelu, kSquaredRelu, "no fused kernel"},
+                                 {kind != Activation::QuickGeglu && kind != Activation::SquaredRelu && offset_is_set(f),
+                                  kGluOffset, "not 0"},
+                                 {f.on(kTeActivation), kTeActivation, "on"}}),
+                   fusion, "on");
 }
 
 inline Findings swiglu_clamp_limits(const Facts& f) {
   const auto clamp = ask::number(f, kClamp);
   if (!clamp || activation(f) != Activation::Swiglu) return {};
-  return ask::clashes({{!std::isfinite(*clamp) || *clamp <= 0, kClamp, fmt::format("{}", *clamp)},
-                       {ask::none(f, kNumExperts), kNumExperts, "no experts"},
-                       {offset_is_set(f), kGluOffset, "not 0"},
-                       {f.on(kTeActivation), kTeActivation, "on"}});
+  return ask::also(ask::clashes({{!std::isfinite(*clamp) || *clamp <= 0, kClamp, fmt::format("{}", *clamp)},
+                                 {ask::none(f, kNumExperts), kNumExperts, "no experts"},
+                                 {offset_is_set(f), kGluOffset, "not 0"},
+                                 {f.on(kTeActivation), kTeActivation, "on"}}),
+                   kClamp, "a limit");
 }
 
 /// Heads, groups and widths of a Mamba layer (mamba_mixer.py:218-270).
@@ -134,13 +134,12 @@ inline Findings widths_off_blocks(const Derivation& d, OptionId format, std::int
   std::int64_t tokens = local(kSeq, kCp);
   if (f.on(kSp)) tokens = divides(f[kTp], tokens) ? tokens / f[kTp] : 0;
   const auto all = checked_multiply(tokens, f.integer(kMbs).value_or(0)).value_or(0);
-  Findings findings =
+  return ask::also(
       ask::clashes({{hidden % columns != 0, kHidden, label(hidden)},
                     {ffn % columns != 0, kFfn, label(ffn)},
                     {expert % columns != 0, kMoeFfn, label(expert)},
-                    {all % rows != 0, kSeq, fmt::format("{} tokens a rank are not a multiple of {}", all, rows)}});
-  if (!findings.list.empty()) findings.list.front() = std::move(findings.list.front()).also(format, "quantized GEMMs");
-  return findings;
+                    {all % rows != 0, kSeq, fmt::format("{} tokens a rank are not a multiple of {}", all, rows)}}),
+      format, "quantized GEMMs");
 }
 
 }  // namespace detail
@@ -211,7 +210,7 @@ inline constexpr Rule kModelKernels[] = {
      {detail::kClamp, detail::kSwiglu},
      "clamping SwiGLU needs a positive limit, experts, and Megatron's own activation",
      "The clamp is part of the fused SwiGLU of experts.",
-     "change the options it names, or leave activation_func_clamp_value out",
+     "change what is marked, or leave activation_func_clamp_value out",
      "megatron/core/transformer/transformer_config.py:2471",
      [](const Derivation& d) { return detail::swiglu_clamp_limits(d.facts); },
      Version::kd98e8a64},

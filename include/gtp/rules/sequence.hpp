@@ -75,22 +75,23 @@ inline Findings batch_invariant_limits(const Facts& f) {
   const bool moe = newer && ask::above(f, kNumExperts, 0);
   const auto dropout = ask::number(f, "attention_dropout"_opt);
   const auto dispatcher = "moe_token_dispatcher_type"_opt;
-  return ask::clashes(
-      {{newer && ask::off(f, "bf16"_opt), "bf16"_opt, "off"},
-       {ask::is_other(f, "attention_backend"_opt, "flash"), "attention_backend"_opt, "not flash"},
-       {f.known(flash) && f.integer(flash) != 3 && f.integer(flash) != 4, flash, "neither 3 nor 4"},
-       {ask::above(f, kCp, 1), kCp, "above 1"},
-       {dropout && *dropout != 0, "attention_dropout"_opt, "not 0"},
-       {moe && ask::is_other(f, "transformer_impl"_opt, "inference_optimized") &&
-            ask::is_other(f, dispatcher, "alltoall"),
-        dispatcher, "not alltoall"},
-       {moe && f.has("fp8"_opt), "fp8"_opt, "set"},
-       {moe && f.has("fp4"_opt), "fp4"_opt, "set"},
-       {moe && f.on("moe_permute_fusion"_opt), "moe_permute_fusion"_opt, "on"},
-       {moe && f.on("moe_permute_fusion_into_hybridep"_opt), "moe_permute_fusion_into_hybridep"_opt, "on"},
-       {moe && f.on("moe_pad_expert_input_to_capacity"_opt), "moe_pad_expert_input_to_capacity"_opt, "on"},
-       {moe && f.on("moe_pad_experts_for_cuda_graph_inference"_opt), "moe_pad_experts_for_cuda_graph_inference"_opt,
-        "on"}});
+  return ask::also(
+      ask::clashes({{newer && ask::off(f, "bf16"_opt), "bf16"_opt, "off"},
+                    {ask::is_other(f, "attention_backend"_opt, "flash"), "attention_backend"_opt, "not flash"},
+                    {f.known(flash) && f.integer(flash) != 3 && f.integer(flash) != 4, flash, "neither 3 nor 4"},
+                    {ask::above(f, kCp, 1), kCp, "above 1"},
+                    {dropout && *dropout != 0, "attention_dropout"_opt, "not 0"},
+                    {moe && ask::is_other(f, "transformer_impl"_opt, "inference_optimized") &&
+                         ask::is_other(f, dispatcher, "alltoall"),
+                     dispatcher, "not alltoall"},
+                    {moe && f.has("fp8"_opt), "fp8"_opt, "set"},
+                    {moe && f.has("fp4"_opt), "fp4"_opt, "set"},
+                    {moe && f.on("moe_permute_fusion"_opt), "moe_permute_fusion"_opt, "on"},
+                    {moe && f.on("moe_permute_fusion_into_hybridep"_opt), "moe_permute_fusion_into_hybridep"_opt, "on"},
+                    {moe && f.on("moe_pad_expert_input_to_capacity"_opt), "moe_pad_expert_input_to_capacity"_opt, "on"},
+                    {moe && f.on("moe_pad_experts_for_cuda_graph_inference"_opt),
+                     "moe_pad_experts_for_cuda_graph_inference"_opt, "on"}}),
+      "batch_invariant_mode"_opt, "on");
 }
 
 /// Sharding saved activations over TP: full recomputation, with a method, without sequence parallelism.
@@ -99,10 +100,11 @@ inline Findings distributed_activations(const Facts& f) {
              method = "recompute_method"_opt;
   if (!f.on(option)) return {};
   const bool full = ask::is(f, granularity, "full") && !f.on("recompute_activations"_opt);
-  return ask::clashes({{ask::below(f, kTp, 2), kTp, "1 rank has nothing to share with"},
-                       {f.known(granularity) && !full, granularity, "not full"},
-                       {f.known(method) && !f.has(method), method, "not set"},
-                       {f.on(kSp), kSp, "on"}});
+  return ask::also(ask::clashes({{ask::below(f, kTp, 2), kTp, "1 rank has nothing to share with"},
+                                 {f.known(granularity) && !full, granularity, "not full"},
+                                 {f.known(method) && !f.has(method), method, "not set"},
+                                 {f.on(kSp), kSp, "on"}}),
+                   option, "on");
 }
 
 }  // namespace detail
@@ -319,16 +321,18 @@ inline constexpr Rule kSequences[] = {
      "hybrid context parallelism cannot be combined with this option",
      "Its schedule gives every microbatch a context-parallel size of its own: without pipeline stages, with the single "
      "dataloader, without Megatron-FSDP and with a loss per token.",
-     "change the options it names, or turn hybrid_context_parallel off",
+     "change what is marked, or turn hybrid_context_parallel off",
      "megatron/training/arguments.py:1444",
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        if (!f.on(detail::kHybridCp)) return {};
-       return ask::clashes({{ask::above(f, kPp, 1), kPp, "more than one stage"},
-                            {f.on("enable_cuda_graph"_opt), "enable_cuda_graph"_opt, "on"},
-                            {f.on("use_megatron_fsdp"_opt), "use_megatron_fsdp"_opt, "on"},
-                            {ask::is_other(f, "dataloader_type"_opt, "single"), "dataloader_type"_opt, "not single"},
-                            {ask::off(f, "calculate_per_token_loss"_opt), "calculate_per_token_loss"_opt, "off"}});
+       return ask::also(
+           ask::clashes({{ask::above(f, kPp, 1), kPp, "more than one stage"},
+                         {f.on("enable_cuda_graph"_opt), "enable_cuda_graph"_opt, "on"},
+                         {f.on("use_megatron_fsdp"_opt), "use_megatron_fsdp"_opt, "on"},
+                         {ask::is_other(f, "dataloader_type"_opt, "single"), "dataloader_type"_opt, "not single"},
+                         {ask::off(f, "calculate_per_token_loss"_opt), "calculate_per_token_loss"_opt, "off"}}),
+           detail::kHybridCp, "on");
      }},
     {"GTP277",
      "hybrid-cp-cuda-graph-check-is-legacy",
@@ -374,7 +378,7 @@ inline constexpr Rule kSequences[] = {
      "batch-invariant kernels exist for one narrow setup",
      "They cover BF16 parameters with FlashAttention 3 or 4, without dropout and context parallelism; with experts, "
      "also dropless all-to-all routing without quantization or fused permutation.",
-     "change the options it names, or turn batch_invariant_mode off",
+     "change what is marked, or turn batch_invariant_mode off",
      "megatron/core/transformer/transformer_config.py:3200",
      [](const Derivation& d) { return detail::batch_invariant_limits(d.facts); }},
     {"GTP281",
