@@ -26,10 +26,12 @@ TEST_CASE("env, checkpoint and scenario are not groups of options") {
   CHECK(variable(loaded, "CUDA_DEVICE_MAX_CONNECTIONS") == "1");
   CHECK(variable(loaded, "NCCL_ALGO") == "Ring");
   CHECK(variable(loaded, "UNSET") == std::nullopt);
-  REQUIRE(loaded.config.checkpoint.size() == 2);
+  REQUIRE(loaded.config.checkpoint.size() == 4);
   CHECK(name_of(loaded.config.checkpoint[0].option) == "tensor_model_parallel_size");
   CHECK(to_text(loaded.config.checkpoint[0].value) == "2");
   CHECK(text_at(loaded, loaded.config.checkpoint[1].place) == "4");
+  CHECK(loaded.config.checkpoint_value(*find_option("iteration")) != nullptr);
+  CHECK(*loaded.config.checkpoint_value(*find_option("has_rng")) == Value(true));
   CHECK(given(loaded) == "tensor_model_parallel_size");
 }
 

@@ -276,7 +276,9 @@ inline constexpr Rule kOptimizers[] = {
        const bool off = f.on("bf16"_opt) && f.on("grad_reduce_in_bf16"_opt);
        const bool fp32 = !off && (f.on("accumulate_allreduce_grads_in_fp32"_opt) || bf16_default);
        if (patterns == nullptr || patterns->empty() || !fp32 || f.on(kUsesFsdp2)) return {};
-       return at(option, "given").also("accumulate_allreduce_grads_in_fp32"_opt, "on");
+       return at(option, "given")
+           .also("accumulate_allreduce_grads_in_fp32"_opt,
+                 f.on("accumulate_allreduce_grads_in_fp32"_opt) ? "on" : "bf16 turns it on");
      }},
     {"GTP735",
      "emerging-optimizer-limits",
