@@ -18,7 +18,7 @@ namespace gtp::test {
 
 /// Loaded and checked, as `gtplan launch` gets it. Not judged: a test looks at the verdict where it matters.
 inline std::unique_ptr<cli::Checked> checked_of(const LoadRequest& request) {
-  auto checked = std::make_unique<cli::Checked>(request.target);
+  auto checked = std::make_unique<cli::Checked>(kDefaultTarget);
   checked->loaded = load(request);
   checked->diagnostics = checked->loaded.diagnostics;
   if (!checked->loaded.readable) return checked;

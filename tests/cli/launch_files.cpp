@@ -21,7 +21,7 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-struct Place {
+struct Job {
   Folder folder;
   std::string config = folder.file("a.yaml", kValid);
   std::string job = (folder.path() / "job").string();
@@ -35,7 +35,7 @@ struct Place {
 }  // namespace
 
 TEST_CASE("a launch writes its files into a new folder and lists them") {
-  const Place place;
+  const Job place;
   const Outcome outcome = place.launch();
   CHECK(outcome.exit == 0);
   CHECK(names_in(place.job) == kNames);
@@ -50,7 +50,7 @@ TEST_CASE("a launch writes its files into a new folder and lists them") {
 }
 
 TEST_CASE("`check` reads back what a launch wrote") {
-  const Place place;
+  const Job place;
   REQUIRE(place.launch().exit == 0);
   CHECK(gtplan({"plan", place.job + "/train.args", "--world-size", "64", "--gpus-per-node", "8"}).output ==
         read_file(place.job + "/plan.json"));
@@ -61,7 +61,7 @@ TEST_CASE("`check` reads back what a launch wrote") {
 TEST_CASE("files that are there stay as they are, and nothing else is written, without --force") {
   for (const std::string& name : kNames) {
     CAPTURE(name);
-    const Place place;
+    const Job place;
     fs::create_directory(place.job);
     write_file(fs::path(place.job) / name, "mine");
     const Outcome refused = place.launch();
@@ -77,7 +77,7 @@ TEST_CASE("files that are there stay as they are, and nothing else is written, w
 
 TEST_CASE("a symbolic link or a folder under the name of a file is never touched") {
   for (const bool force : {false, true}) {
-    const Place place;
+    const Job place;
     fs::create_directory(place.job);
     const fs::path outside = place.folder.path() / "outside";
     write_file(outside, "mine");
@@ -91,7 +91,7 @@ TEST_CASE("a symbolic link or a folder under the name of a file is never touched
 }
 
 TEST_CASE("no name in the options leads out of the folder") {
-  const Place place;
+  const Job place;
   for (const char* name : {"../x", "a/b", "a b", "a\n#SBATCH --wrap=x", "$(x)", "-x", "", "."}) {
     const Outcome outcome = place.launch({"--job-name=" + std::string(name)});
     if (std::string(name).empty()) continue;  // as if it were not given
@@ -105,7 +105,7 @@ TEST_CASE("no name in the options leads out of the folder") {
 }
 
 TEST_CASE("a folder that cannot be made or written is exit status 2") {
-  const Place place;
+  const Job place;
   const std::string file = place.folder.file("f", "");
   CHECK(gtplan({"launch", place.config, "-o", file}).exit == 2);
   CHECK(gtplan({"launch", place.config, "-o", file + "/x"}).exit == 2);
@@ -113,7 +113,7 @@ TEST_CASE("a folder that cannot be made or written is exit status 2") {
 }
 
 TEST_CASE("one file can be printed instead") {
-  const Place place;
+  const Job place;
   REQUIRE(place.launch().exit == 0);
   CHECK(gtplan({"launch", place.config, "-o", "-"}).output == read_file(place.job + "/launch.sh"));
   CHECK(gtplan({"launch", place.config, "--file", "env.sh"}).output == read_file(place.job + "/env.sh"));
@@ -125,7 +125,7 @@ TEST_CASE("one file can be printed instead") {
 }
 
 TEST_CASE("an invalid configuration gets the diagnostics of `check` and no files") {
-  const Place place;
+  const Job place;
   const std::string bad = place.folder.file("bad.yaml", std::string(kInvalid) + "world_size: 8\ngpus_per_node: 8\n");
   const Outcome outcome = gtplan({"launch", bad, "-o", place.job});
   CHECK(outcome.exit == 1);
@@ -136,7 +136,7 @@ TEST_CASE("an invalid configuration gets the diagnostics of `check` and no files
 }
 
 TEST_CASE("what a launch needs beside a valid configuration is asked for") {
-  const Place place;
+  const Job place;
   const std::string config = place.folder.file("b.yaml", "world_size: 6\ncontext_parallel_size: 2\n");
   const Outcome gpus = gtplan({"launch", config, "-o", place.job});
   CHECK(gpus.exit == 1);
@@ -159,7 +159,7 @@ TEST_CASE("what a launch needs beside a valid configuration is asked for") {
 }
 
 TEST_CASE("a variable in a value is passed on as it is written, with a warning that --strict makes an error") {
-  const Place place;
+  const Job place;
   const std::string config =
       place.folder.file("c.yaml", "world_size: 8\ngpus_per_node: 8\ncontext_parallel_size: 2\nload: ${ROOT}/x\n");
   const Outcome outcome = gtplan({"launch", config, "-o", place.job});
@@ -171,7 +171,7 @@ TEST_CASE("a variable in a value is passed on as it is written, with a warning t
 }
 
 TEST_CASE("files and warnings are listed as JSON when that is the format") {
-  const Place place;
+  const Job place;
   const auto json = nlohmann::json::parse(place.launch({"--format", "json", "--framework", "megatron-bridge"}).output);
   CHECK(json.at("files").size() == 6);
   CHECK(json.at("files").at(1) == place.job + "/train.overrides");

@@ -35,11 +35,11 @@ std::string expanded(std::string_view text) {
 
 /// Hydra's grammar of quoted values, then OmegaConf's of texts with interpolations.
 std::string through_hydra(std::string_view text) {
-  if (!text.starts_with('\'')) return std::string(text);
+  if (!text.starts_with('"')) return std::string(text);
   std::string quoted;
   std::size_t backslashes = 0;
   for (std::size_t at = 1; at < text.size(); ++at) {
-    if (text[at] == '\'') {
+    if (text[at] == '"') {
       quoted.resize(quoted.size() - backslashes + backslashes / 2);
       if (backslashes % 2 == 0) {
         CHECK(at + 1 == text.size());  // only the last quote ends it
@@ -119,7 +119,7 @@ TEST_CASE("Hydra and OmegaConf give back every text that was quoted for them") {
   }
   CHECK(cli::hydra_quoted("mxfp8") == "mxfp8");
   for (const char* word : {"true", "False", "null", "NaN", "inf", "1e5", "12", ""})
-    CHECK(cli::hydra_quoted(word) == '\'' + std::string(word) + '\'');
+    CHECK(cli::hydra_quoted(word) == '"' + std::string(word) + '"');
 }
 
 TEST_CASE("a comment stays on its line") {

@@ -235,7 +235,9 @@ TrainerArguments make_arguments(const Config& config, const Facts& facts, Launch
       continue;
     }
     std::vector<std::string> overrides = bridge_overrides(setting, facts);
-    if (overrides.empty()) out.left_out.push_back(name_of(setting.option));
+    const bool implied =
+        setting.option == "group_query_attention"_opt && config.given("num_query_groups"_opt) != nullptr;
+    if (overrides.empty() && !implied) out.left_out.push_back(name_of(setting.option));
     for (std::string& override : overrides) append(setting, TrainerArgument{std::move(override)}, out);
   }
   return out;

@@ -10,6 +10,7 @@
 
 #include <gtp/assign.hpp>
 #include <gtp/hardware.hpp>
+#include <gtp/rules/form.hpp>
 
 #include "validators/reading.hpp"
 
@@ -244,6 +245,9 @@ class EnvironmentMaker {
       }
       std::erase_if(out_.list, [&](const Assignment& other) { return other.name == variable.name; });
       out_.list.push_back({variable.name, variable.value, "given in the input"});
+      if (readers::has_variable(variable.value))
+        report(variable, Severity::Warning, rules::kUnresolved.id,
+               fmt::format("`{}` is handed to the job as it is written", variable.name), "no shell will replace it");
     }
   }
 

@@ -53,12 +53,15 @@ std::string heading(const Job& job, std::string_view what) {
 
 std::string arguments_file(const Job& job) {
   const std::string_view name = job.bridge() ? kOverridesFile : kArgumentsFile;
-  std::string text = heading(job, job.bridge() ? "Overrides of Megatron-Bridge, words of a POSIX shell"
+  std::string text = heading(job, job.bridge() ? "Overrides of Megatron-Bridge, in Hydra's grammar"
                                                : "Arguments of Megatron-LM, words of a POSIX shell");
   text +=
       fmt::format("# The launch file holds the same words. To check them: gtplan check {} {}\n", job.size_words, name);
   for (const TrainerArgument& argument : job.arguments) {
-    for (std::size_t i = 0; i < argument.size(); ++i) text.append(i == 0 ? "" : " ").append(shell_quoted(argument[i]));
+    for (std::size_t i = 0; i < argument.size(); ++i) {
+      const bool bare = job.bridge() && argument[i].find('\n') == std::string::npos;
+      text.append(i == 0 ? "" : " ").append(bare ? argument[i] : shell_quoted(argument[i]));
+    }
     text += '\n';
   }
   return text;

@@ -59,16 +59,16 @@ std::string omegaconf_escaped(std::string_view text) {
 }
 
 /// Hydra takes a backslash away only before a quote, so that those before a quote or the end are doubled.
-std::string hydra_single_quoted(std::string_view text) {
-  std::string out("'");
+std::string hydra_double_quoted(std::string_view text) {
+  std::string out("\"");
   std::size_t backslashes = 0;
   for (const char c : text) {
-    if (c == '\'') out.append(backslashes + 1, '\\');
+    if (c == '"') out.append(backslashes + 1, '\\');
     backslashes = c == '\\' ? backslashes + 1 : 0;
     out.push_back(c);
   }
   out.append(backslashes, '\\');
-  return out + '\'';
+  return out + '"';
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ std::string hydra_quoted(std::string_view text) {
   const bool bare = !text.empty() && is_letter(text[0]) &&
                     std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || is_digit(c); }) &&
                     std::none_of(kWords.begin(), kWords.end(), same);
-  return bare ? std::string(text) : hydra_single_quoted(omegaconf_escaped(text));
+  return bare ? std::string(text) : hydra_double_quoted(omegaconf_escaped(text));
 }
 
 std::string comment_text(std::string_view text) {

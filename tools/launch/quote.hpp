@@ -21,7 +21,7 @@ namespace gtp::cli {
 [[nodiscard]] std::string kubernetes_escaped(std::string_view text);
 
 /// A text as the value of a Hydra override on an OmegaConf tree: bare where it can be read as nothing but text, else in
-/// single quotes, with `${` escaped, which OmegaConf would replace.
+/// double quotes, which a shell's single quotes can go round, with `${` escaped, which OmegaConf would replace.
 [[nodiscard]] std::string hydra_quoted(std::string_view text);
 
 /// A text for one line of a comment: without line ends and other control characters.
