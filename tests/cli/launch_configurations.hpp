@@ -88,6 +88,11 @@ inline std::string text_for(Random& random) {
 /// A value of the option's type; None for a list that no command line can carry.
 inline Value value_for(const Option& row, Random& random) {
   const StringList choices = gtp::detail::split_words(row.choices);
+  if (!choices.empty() && row.type != Type::Words) {
+    const Word choice{random.of(choices)};
+    Diagnostics none;
+    return parse_value(row, std::span(&choice, 1), {}, none).value_or(Value{});
+  }
   switch (row.type) {
     case Type::Bool:
       return !row.default_value.boolean;
@@ -96,7 +101,7 @@ inline Value value_for(const Option& row, Random& random) {
     case Type::Float:
       return static_cast<double>(random.below(1'000'000)) * (random.one_in(2) ? 1e-9 : -1e-3);
     case Type::String:
-      return choices.empty() ? text_for(random) : random.of(choices);
+      return text_for(random);
     case Type::Integers:
       return IntList{random.below(100), 100 + random.below(100), -1 - random.below(9)};
     case Type::Floats:
@@ -139,7 +144,7 @@ inline Config random_configuration(Random& random, std::size_t extras) {
         if (!detail::is_extra(option, config)) continue;
         const Option& row = row_of(option, config.version());
         Value value = detail::value_for(row, random);
-        if (value != gtp::detail::to_value(row)) config.set(option, std::move(value));
+        if (!is_none(value) && value != gtp::detail::to_value(row)) config.set(option, std::move(value));
       }
       if (detail::valid(config)) return config;
     }

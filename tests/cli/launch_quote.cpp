@@ -25,8 +25,8 @@ std::string expanded(std::string_view text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text.substr(at, 2) == "$$")
       out.push_back(text[++at]);
-    else if (text.substr(at, 2) == "$(")
-      out += "EXPANDED";
+    else if (text.substr(at, 2) == "$(" && text.find(')', at) != std::string_view::npos)
+      out += "EXPANDED", at = text.find(')', at);
     else
       out.push_back(text[at]);
   }
@@ -108,7 +108,7 @@ TEST_CASE("a YAML reader gives back every text that was quoted for it") {
 }
 
 TEST_CASE("Kubernetes expands nothing in a text that was escaped for it") {
-  CHECK(expanded("a$(X)b") == "aEXPANDEDX)b");
+  CHECK(expanded("a$(X)b") == "aEXPANDEDb");
   for (const std::string& text : texts()) CHECK(expanded(cli::kubernetes_escaped(text)) == text);
 }
 

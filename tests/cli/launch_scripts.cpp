@@ -207,7 +207,7 @@ TEST_CASE("a Slurm job starts one torchrun on each node") {
     CHECK(value_of(call.words, "--nproc-per-node=") == "8");
     CHECK(value_of(call.words, "--master-addr=") == "node01");
     CHECK(value_of(call.words, "--master-port=") == "1234");
-    CHECK(after(call.words, "pretrain_gpt.py").size() == 9);
+    CHECK(after(call.words, "pretrain_gpt.py").size() == 10);
   }
   CHECK(nodes == std::set<std::string>{"0", "1"});
   const std::string script = read_file(stage.job() / "launch.sbatch");

@@ -81,14 +81,20 @@ class Selection {
     if (!can_be_told(kOptions[option.index])) return;
     const Setting* given = config_.given(option);
     const bool wanted = std::find(wanted_.begin(), wanted_.end(), option) != wanted_.end();
-    if (given != nullptr && !is_none(given->value) && (wanted || !is_default(*given))) return add(*given);
+    if (given != nullptr && !is_none(given->value) && (wanted || !goes_without_saying(*given))) return add(*given);
     const Value* value = wanted ? facts_.find(option) : nullptr;
     if (value != nullptr && !is_none(*value)) add({option, *value, {}});
   }
 
-  [[nodiscard]] bool is_default(const Setting& setting) const {
+  /// A default does, where defaults are known to hold; and one that no flag can set.
+  [[nodiscard]] bool goes_without_saying(const Setting& setting) const {
     const Value* value = defaults_.facts().find(setting.option);
-    return value != nullptr && *value == setting.value;
+    if (value == nullptr || *value != setting.value) return false;
+    const Option& row = row_of(setting.option, config_.version());
+    const std::vector<Flag> flags = flags_of(row);
+    return facts_.described(row.section) || std::ranges::none_of(flags, [&](const Flag& flag) {
+             return !flag.constant || Value(*flag.constant) == setting.value;
+           });
   }
 
   void add(Setting setting) {

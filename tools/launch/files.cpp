@@ -68,7 +68,8 @@ std::string arguments_file(const Job& job) {
 }
 
 std::string environment_file(const Job& job) {
-  std::string text = "# shellcheck shell=sh\n" + heading(job, "Environment of every process of the job");
+  std::string text =
+      "# shellcheck shell=sh disable=SC1003,SC2016\n" + heading(job, "Environment of every process of the job");
   for (const Assignment& variable : job.environment.list)
     text +=
         fmt::format("# {}\nexport {}={}\n", comment_text(variable.why), variable.name, shell_quoted(variable.value));

@@ -136,9 +136,19 @@ class LaunchMaker {
     job_.high_priority = std::move(groups);
   }
 
+  /// By the input, because a target of Megatron-Bridge derives no remat sizes.
+  [[nodiscard]] bool asks_for_gtp() const {
+    const auto beyond = [&](OptionId shards, OptionId parallel) {
+      const Setting* given = config().given(shards);
+      const auto* count = given == nullptr ? nullptr : std::get_if<std::int64_t>(&given->value);
+      return count != nullptr && *count > facts_.integer(parallel).value_or(1);
+    };
+    return beyond("tensor_parallel_num_weight_shards"_opt, "tensor_model_parallel_size"_opt) ||
+           beyond("expert_tensor_parallel_num_weight_shards"_opt, "expert_tensor_parallel_size"_opt);
+  }
+
   void warn() {
-    const bool gtp = job_.topology.gtp_remat > 1 || job_.topology.egtp_remat > 1;
-    if (job_.bridge() && gtp && !bridge_wires_gtp(job_.target))
+    if (job_.bridge() && asks_for_gtp() && !bridge_wires_gtp(job_.target))
       job_.warnings.push_back(
           fmt::format("{} does not wire GTP: it makes its process groups without a remat axis, whatever the weight "
                       "shards say. Use Megatron-LM, or a newer Megatron-Bridge.",

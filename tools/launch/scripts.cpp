@@ -24,6 +24,9 @@ if [ ! -f "$folder/env.sh" ]; then
 fi
 )bash";
 
+/// Values stand in single quotes whatever they look like, and so do the commands whose variables are those of a task.
+constexpr std::string_view kQuotes = "# shellcheck disable=SC1003,SC2016\n";
+
 constexpr std::string_view kEnvironment = R"bash(case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 # shellcheck source=/dev/null
 . "$folder/env.sh"
@@ -55,8 +58,8 @@ std::string slurm_head(const Job& job, std::int64_t tasks_per_node, std::string_
              "#SBATCH --job-name={}\n#SBATCH --nodes={}\n#SBATCH --ntasks-per-node={}\n#SBATCH --gpus-per-node={}\n"
              "#SBATCH --exclusive\n#SBATCH --mem=0\n#SBATCH --output=%x_%j.log\n",
              job.options.job_name, job.nodes, tasks_per_node, job.processes_per_node) +
-         heading(job, what) + "set -euo pipefail\n" + std::string(kSubmitFolder) + std::string(kEnvironment) +
-         trainer(job) +
+         heading(job, what) + std::string(kQuotes) + "set -euo pipefail\n" + std::string(kSubmitFolder) +
+         std::string(kEnvironment) + trainer(job) +
          fmt::format(
              "hosts=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\")\n"
              "MASTER_ADDR=${{hosts%%$'\\n'*}}\nMASTER_PORT=${{MASTER_PORT:-{}}}\n"
@@ -71,7 +74,8 @@ std::string torchrun_script(const Job& job) {
                      heading(job, job.nodes == 1 ? "Starts the job on this host"
                                                  : "Starts the job; to be run on every host, with "
                                                    "MASTER_ADDR, and NODE_RANK 0, 1, ...") +
-                     "set -euo pipefail\n" + std::string(kOwnFolder) + std::string(kEnvironment) + trainer(job);
+                     std::string(kQuotes) + "set -euo pipefail\n" + std::string(kOwnFolder) +
+                     std::string(kEnvironment) + trainer(job);
   const bool one = job.nodes == 1;
   return text + fmt::format(
                     "exec torchrun --nnodes={} --nproc-per-node={} --node-rank={} \\\n"
@@ -86,7 +90,6 @@ std::string torchrun_script(const Job& job) {
 std::string slurm_script(const Job& job) {
   return slurm_head(job, 1, "Slurm batch script: one torchrun on each node starts its ranks") +
          fmt::format(
-             "# shellcheck disable=SC2016  # every task expands its own variables\n"
              "srun --kill-on-bad-exit=1 --nodes={0} --ntasks={0} --ntasks-per-node=1 bash -c '\n"
              "  exec torchrun --nnodes={0} --nproc-per-node={1} --node-rank=\"$SLURM_NODEID\" \\\n"
              "    --master-addr=\"$MASTER_ADDR\" --master-port=\"$MASTER_PORT\" \"$@\"' torchrun \\\n"
@@ -97,7 +100,6 @@ std::string slurm_script(const Job& job) {
 std::string slurm_native_script(const Job& job) {
   return slurm_head(job, job.processes_per_node, "Slurm batch script: one task a rank") +
          fmt::format(
-             "# shellcheck disable=SC2016  # every task expands its own variables\n"
              "srun --kill-on-bad-exit=1 --nodes={0} --ntasks={2} --ntasks-per-node={1} --distribution=block \\\n"
              "  bash -c '\n"
              "  export RANK=\"$SLURM_PROCID\" WORLD_SIZE={2} LOCAL_RANK=\"$SLURM_LOCALID\"\n"
@@ -151,7 +153,8 @@ done
          heading(job,
                  "Starts every rank on this machine, for smoke tests; `local.sh COMMAND...` runs COMMAND instead "
                  "of the script") +
-         "set -uo pipefail\n" + std::string(kOwnFolder) + std::string(kEnvironment) + trainer(job) +
+         std::string(kQuotes) + "set -uo pipefail\n" + std::string(kOwnFolder) + std::string(kEnvironment) +
+         trainer(job) +
          fmt::format(
              "export WORLD_SIZE={} LOCAL_WORLD_SIZE={} MASTER_ADDR=127.0.0.1\n"
              "export MASTER_PORT=\"${{MASTER_PORT:-{}}}\"\n",
