@@ -13,4 +13,4 @@ install_packages() {
 }
 
 build_packages="g++ meson ninja-build pkg-config libfmt-dev nlohmann-json3-dev libcli11-dev libyaml-dev nettle-dev libdtl-dev"
-test_packages="doctest-dev libgloo-dev libbenchmark-dev clang libclang-rt-14-dev clang-format ccache python3-jsonschema libxml2-utils"
+test_packages="doctest-dev libgloo-dev libbenchmark-dev clang libclang-rt-14-dev clang-format ccache python3-jsonschema libxml2-utils shellcheck"

@@ -17,6 +17,7 @@ Action setup_check(Arguments& arguments);
 Action setup_plan(Arguments& arguments);
 Action setup_ranks(Arguments& arguments);
 Action setup_batch(Arguments& arguments);
+Action setup_launch(Arguments& arguments);
 Action setup_explain(Arguments& arguments);
 
 /// `setup` declares a command's options and returns what is to be run after parsing.
@@ -26,11 +27,12 @@ struct Command {
   Action (*setup)(Arguments& arguments);
 };
 
-inline constexpr std::array<Command, 5> kCommands{{
+inline constexpr std::array<Command, 6> kCommands{{
     {"check", "validate configurations; every problem in one run", setup_check},
     {"plan", "resolve a configuration into one canonical plan (JSON)", setup_plan},
     {"ranks", "process groups and rank map of a configuration", setup_ranks},
     {"batch", "batch, sample, LR-scheduler and evaluation accounting", setup_batch},
+    {"launch", "the files that start a job, for a launcher and a framework", setup_launch},
     {"explain", "what a diagnostic or an option means, why, and how to mend it", setup_explain},
 }};
 

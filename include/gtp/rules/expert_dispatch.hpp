@@ -295,11 +295,8 @@ inline constexpr Rule kExpertDispatch[] = {
      [](const Derivation& d) -> Findings {
        const Facts& f = d.facts;
        if (!f.on("overlap_dispatch_backward_with_experts_wgrad"_opt)) return {};
-       return ask::clashes({{f.on(detail::kOverlapEp), detail::kOverlapEp, "on"},
-                            {te_older_than(f, "2.3.0"), "te_version"_opt, "older than 2.3.0"},
-                            {f.on(detail::kDelayWgrad), detail::kDelayWgrad, "on"}});
        return ask::also(ask::clashes({{f.on(detail::kOverlapEp), detail::kOverlapEp, "on"},
-                                      {detail::te_older_than(f, "2.3.0"), "te_version"_opt, "older than 2.3.0"},
+                                      {te_older_than(f, "2.3.0"), "te_version"_opt, "older than 2.3.0"},
                                       {f.on(detail::kDelayWgrad), detail::kDelayWgrad, "on"}}),
                         "overlap_dispatch_backward_with_experts_wgrad"_opt, "on");
      }},
