@@ -280,7 +280,10 @@ class EnvironmentMaker {
     const Variable* variable = given(row.name);
     if (variable == nullptr) {
       if (!row.value.empty()) out_.list.push_back({std::string(row.name), std::string(row.value), reason(row)});
-    } else if (!row.accepts(variable->value)) {
+    } else if (row.accepts(variable->value)) {
+      for (Assignment& assignment : out_.list)
+        if (assignment.name == row.name) assignment.why = "given in the input: " + reason(row);
+    } else {
       report(*variable, row.severity, row.rule,
              row.value.empty() ? fmt::format("`{}` is set to a value that upstream does not want", row.name)
                                : fmt::format("`{}` should be {}", row.name, row.value),
