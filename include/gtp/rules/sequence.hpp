@@ -94,19 +94,6 @@ inline Findings batch_invariant_limits(const Facts& f) {
       "batch_invariant_mode"_opt, "on");
 }
 
-/// Sharding saved activations over TP: full recomputation, with a method, without sequence parallelism.
-inline Findings distributed_activations(const Facts& f) {
-  const auto option = "distribute_saved_activations"_opt, granularity = "recompute_granularity"_opt,
-             method = "recompute_method"_opt;
-  if (!f.on(option)) return {};
-  const bool full = ask::is(f, granularity, "full") && !f.on("recompute_activations"_opt);
-  return ask::also(ask::clashes({{ask::below(f, kTp, 2), kTp, "1 rank has nothing to share with"},
-                                 {f.known(granularity) && !full, granularity, "not full"},
-                                 {f.known(method) && !f.has(method), method, "not set"},
-                                 {f.on(kSp), kSp, "on"}}),
-                   option, "on");
-}
-
 }  // namespace detail
 
 inline constexpr Rule kSequences[] = {
@@ -358,18 +345,6 @@ inline constexpr Rule kSequences[] = {
      "turn hybrid_context_parallel off",
      "megatron/core/transformer/multi_latent_attention.py:685",
      [](const Derivation& d) { return ask::both_on(d.facts, detail::kHybridCp, detail::kMla); }},
-    {"GTP279",
-     "distribute-saved-activations",
-     Severity::Error,
-     Phase::Startup,
-     {"distribute_saved_activations"_opt},
-     "distributing saved activations needs full recomputation over several tensor-parallel ranks",
-     "The input of each recomputed block is kept in slices, one a tensor-parallel rank. Sequence parallelism has "
-     "sliced "
-     "it already.",
-     "turn distribute_saved_activations off",
-     "megatron/training/arguments.py:1410",
-     [](const Derivation& d) { return detail::distributed_activations(d.facts); }},
     {"GTP280",
      "batch-invariant-no-cp",
      Severity::Error,
