@@ -39,11 +39,15 @@ class Loader {
       : request_(request), loaded_{Config(request.target.value_or(kDefaultTarget)), {}, {}, {}, true} {}
 
   Loaded load() {
-    if (request_.config)
-      read_config(*request_.config);
-    else
+    std::optional<std::uint32_t> config;  // source 0, also where a file of variables comes first in time
+    if (request_.config) config = add(*request_.config);
+    if (loaded_.readable && request_.env_file) read_variables(*request_.env_file);
+    const std::size_t lower = loaded_.config.env.size();
+    if (loaded_.readable && config)
+      read_config(*config);
+    else if (loaded_.readable)
       read_arguments();
-    if (loaded_.readable && request_.env_file) add_variables(*request_.env_file);
+    drop_overridden(lower);
     const bool words = request_.world_size || request_.nodes || request_.gpus_per_node || !request_.set.empty();
     std::optional<std::uint32_t> overrides;
     if (loaded_.readable && words) {
@@ -85,11 +89,11 @@ class Loader {
     return unreadable({source, at, at + 1}, problem->what);
   }
 
-  void read_config(const Text& text) {
-    const std::uint32_t source = add(text);
+  void read_config(std::uint32_t source) {
     if (request_.format) loaded_.format = *request_.format;
-    if (!loaded_.readable || !check_text(source)) return;
-    const Syntax syntax = request_.format ? syntax_of(*request_.format) : syntax_of(text.text, text.name);
+    if (!check_text(source)) return;
+    const Syntax syntax = request_.format ? syntax_of(*request_.format)
+                                          : syntax_of(loaded_.sources[source].text, loaded_.sources[source].name);
     switch (syntax) {
       case Syntax::Json:
         return read_json_config(source);
@@ -118,16 +122,19 @@ class Loader {
     loaded_.config.env_known = true;
   }
 
-  /// Those that the configuration does not set itself.
-  void add_variables(const Text& text) {
-    const std::uint32_t source = add(text);
-    if (!loaded_.readable || !check_text(source)) return;
+  /// Of the first `lower` variables, those that the configuration sets again.
+  void drop_overridden(std::size_t lower) {
     std::vector<Variable>& env = loaded_.config.env;
-    std::unordered_set<std::string> set;
-    for (const Variable& variable : env) set.insert(variable.name);
-    for (Variable& variable : read_env_file(loaded_.sources[source], source, loaded_.diagnostics))
-      if (!set.contains(variable.name)) env.push_back(std::move(variable));
-    loaded_.config.env_known = true;
+    if (env.size() <= lower) return;
+    const auto end = env.begin() + static_cast<std::ptrdiff_t>(lower);
+    std::unordered_set<std::string> names;
+    for (auto later = end; later != env.end(); ++later) names.insert(later->name);
+    env.erase(std::remove_if(env.begin(), end, [&](const Variable& v) { return names.contains(v.name); }), end);
+  }
+
+  void read_variables(const Text& text) {
+    const std::uint32_t source = add(text);
+    if (loaded_.readable && check_text(source)) set_variables(source);
   }
 
   /// The root of a JSON text, which must be an object.
@@ -160,11 +167,19 @@ class Loader {
     if (!read_plan(reading, json->root)) unreadable();
   }
 
-  /// A plan was made for a target, and holds for no other. Before anything is read into the configuration.
+  /// Before anything but a file of variables is read into the configuration.
+  void aim_at(const Target& target) {
+    Config config(target);
+    config.env = std::move(loaded_.config.env);
+    config.env_known = loaded_.config.env_known;
+    loaded_.config = std::move(config);
+  }
+
+  /// A plan was made for a target, and holds for no other.
   void aim_at_target_of(const Node& plan) {
     const Node* name = find(plan, "target");
     const auto target = name == nullptr || request_.target ? std::nullopt : find_target(name->text);
-    if (target) loaded_.config = Config(*target);
+    if (target) aim_at(*target);
   }
 
   void read_yaml_config(std::uint32_t source) {
@@ -203,7 +218,7 @@ class Loader {
 
   /// Before anything is read into the configuration.
   void aim_at_bridge() {
-    if (!request_.target) loaded_.config = Config(kBridgeTarget);
+    if (!request_.target) aim_at(kBridgeTarget);
   }
 
   void read_nemo_rl_config(Node root, std::uint32_t source) {
@@ -238,9 +253,10 @@ class Loader {
     if (request_.argv.empty()) return;
     WordSource joined;
     std::vector<Word> words;
+    const auto next = static_cast<std::uint32_t>(loaded_.sources.size());
     for (const std::string& argument : request_.argv) {
       const WordPlace at = joined.add(argument);
-      words.push_back({argument, WordSource::part(at, argument, 0, 0, argument.size()), false});
+      words.push_back({argument, WordSource::part(at, argument, next, 0, argument.size()), false});
     }
     const std::uint32_t source = add({"<arguments>", joined.text()});
     if (!loaded_.readable || !check_text(source)) return;

@@ -29,7 +29,7 @@ bool says(const std::string& text, std::string_view part) { return text.find(par
 TEST_CASE("a code is explained with its reason, its mend and its source") {
   const std::string text = page({"GTP003"});
   for (const char* part : {"GTP003  dense-shards-multiple-of-tp", "Why\n", "How to mend it\n", "phase     startup",
-                           "tensor_model_parallel_size", "megatron-core@6513e3e2 to megatron-core@d98e8a64",
+                           "tensor_model_parallel_size", "megatron-core@6513e3e2 to megatron-core@2026-09",
                            "megatron/core/model_parallel_config.py"}) {
     CAPTURE(part);
     CHECK(says(text, part));

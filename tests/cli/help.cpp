@@ -61,5 +61,7 @@ TEST_CASE("the targets can be listed without a configuration") {
   CHECK(targets.output ==
         "megatron-core@6513e3e2  2026-07-31\n"
         "megatron-core@d98e8a64  2026-08-22  (default)\n"
-        "megatron-bridge@067f987d  2026-08-22\n");
+        "megatron-bridge@067f987d  2026-08-22\n"
+        "megatron-core@2026-09  2026-09\n"
+        "megatron-bridge@2026-09  2026-09\n");
 }

@@ -43,14 +43,6 @@ inline constexpr Rule kCheckpointChanges[] = {
               if (f.on("async_save"_opt)) return {};
               return {{"async_strategy"_opt, std::string("mcore"), "async_save is off"}};
             }),
-    changes("GTP833", "upcycling-loads-weights-only", {"moe_use_upcycling"_opt},
-            "upcycling loads neither optimizer nor random states", "The dense checkpoint has none that would fit.",
-            "set no_load_optim and no_load_rng, or leave them out", "megatron/training/arguments.py:1862",
-            [](const Facts& f) -> Changes {
-              if (!f.on("moe_use_upcycling"_opt)) return {};
-              return {{"no_load_optim"_opt, true, "moe_use_upcycling is on"},
-                      {"no_load_rng"_opt, true, "moe_use_upcycling is on"}};
-            }),
     changes("GTP834", "replication-jump-ignored", {"replication"_opt, "replication_jump"_opt},
             "replication_jump is ignored without replication", "It says where copies go, and there are none.",
             "set replication, or drop replication_jump", "megatron/training/arguments.py:1899",

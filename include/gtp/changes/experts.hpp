@@ -36,8 +36,7 @@ inline constexpr Rule kExpertChanges[] = {
               if (!mixed) return {};
               return {{"moe_ffn_hidden_size"_opt, Value{}, "num_experts is not set"}};
             }),
-    changes("GTP324", "moe-upcycling", {"moe_use_upcycling"_opt, "no_load_optim"_opt, "no_load_rng"_opt},
-            "upcycling loads neither optimizer nor random state",
+    changes("GTP324", "moe-upcycling", {"moe_use_upcycling"_opt}, "upcycling loads neither optimizer nor random state",
             "Both belong to the dense model that the experts are made from.", "leave the two options out",
             "megatron/training/arguments.py:1863",
             [](const Facts& f) -> Changes {

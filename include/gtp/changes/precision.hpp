@@ -27,16 +27,6 @@ inline constexpr Rule kPrecisionChanges[] = {
               if (!f.on(kTorchFsdp2) || !f.on(kFp4Gather) || !te_older_than(f, "2.7.0.dev0")) return {};
               return {{kFp4Gather, false, "FSDP2 gathers bf16 before TransformerEngine 2.7"}};
             }),
-    changes(
-        "GTP137", "tensorwise-no-stream-dequant", {kFp8, kFp8Recipe, "stream_ckpt_dequant"_opt},
-        "checkpoints are not dequantized tensor by tensor with the tensorwise recipe",
-        "Each slice of a weight would get a scale of its own, and a weight loaded in slices would be wrong.",
-        "set stream_ckpt_dequant to false", "megatron/training/arguments.py:1091",
-        [](const Facts& f) -> Changes {
-          if (!f.has(kFp8) || f.text(kFp8Recipe) != "tensorwise") return {};
-          return {{"stream_ckpt_dequant"_opt, false, "fp8_recipe is tensorwise"}};
-        },
-        kOldestVersion, Version::k6513e3e2),
     changes("GTP135", "mfsdp-clears-reuse-grad-buf", {kMegatronFsdp},
             "the gradient buffer is not reused under Megatron-FSDP",
             "Megatron-FSDP keeps weights in buffers of its own; the reuse belongs to the distributed optimizer.",

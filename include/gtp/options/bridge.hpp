@@ -31,9 +31,6 @@ inline constexpr Option kBridge[] = {
      "", "mixed_precision"},
     {"num_epochs", Section::Bridge, Type::Float, kNone,
      "Passes over a finite dataset, in place of train_iters or train_samples", "", "", "train.num_epochs"},
-    {"use_decentralized_pg", Section::Bridge, Type::Bool, false,
-     "Builds the process groups from grids instead of Megatron Core's global state", "", "",
-     "dist.use_decentralized_pg"},
 };
 
 }  // namespace gtp::options
