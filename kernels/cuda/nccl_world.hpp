@@ -22,7 +22,7 @@
 
 #include "gtp/topology.hpp"
 #include "kernels/cuda/cuda_backend.hpp"
-#include "kernels/cuda/job_environment.hpp"
+#include "kernels/job_environment.hpp"
 
 namespace gtp {
 
