@@ -14,6 +14,7 @@ struct Nvfp4TransposeArguments {
   std::int64_t rows, cols;
   ScaleGrid row_grid, col_grid;
   std::uint32_t tiles_across;
+  bool wide_scales;  ///< Compact scales of columns can be written 16 at a time.
 };
 
 /// words[i] has eight codes of row i; afterwards words[j] has those of column j.
@@ -142,6 +143,21 @@ struct Nvfp4Transposer {
     }
   }
 
+  __device__ static void write_wide_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
+                                           std::int64_t first_col, const Shared& shared) {
+    constexpr int kPackets = kScaleWords / 4;
+#pragma unroll
+    for (int index = static_cast<int>(threadIdx.x); index < kCols * kPackets; index += kThreads) {
+      const int col = index / kPackets, word = index % kPackets * 4;
+      const std::int64_t i = first_col + col, j = first_row / kNvfp4BlockSize + word * 4;
+      if (i >= arguments.col_grid.padded_outer() || j >= arguments.col_grid.padded_inner()) continue;
+      Packet<16> words;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) words.words[k] = shared.scale_word(word + k, col);
+      store_packet<16>(arguments.col.scales + scale_offset(arguments.col_grid, ScaleOrder::kCompact, i, j), words);
+    }
+  }
+
   __device__ static void write_compact_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
                                               std::int64_t first_col, const Shared& shared) {
 #pragma unroll 4
@@ -149,7 +165,7 @@ struct Nvfp4Transposer {
       const int col = index / kScaleWords, word = index % kScaleWords;
       const std::int64_t i = first_col + col, j = first_row / kNvfp4BlockSize + word * 4;
       if (i >= arguments.col_grid.padded_outer() || j >= arguments.col_grid.padded_inner()) continue;
-      store_word<kAligned>(arguments.col.scales + arguments.col_grid.compact_offset(i, j),
+      store_word<kAligned>(arguments.col.scales + scale_offset(arguments.col_grid, ScaleOrder::kCompact, i, j),
                            shared.scale_word(word, col));
     }
   }
@@ -165,7 +181,8 @@ struct Nvfp4Transposer {
       Packet<16> words;
 #pragma unroll
       for (int k = 0; k < 4; ++k) words.words[k] = shared.scale_word(word, col + 32 * k);
-      store_packet<kAligned ? 16 : 1>(arguments.col.scales + arguments.col_grid.swizzled_offset(i, j), words);
+      store_packet<kAligned ? 16 : 1>(
+          arguments.col.scales + scale_offset(arguments.col_grid, ScaleOrder::kSwizzled, i, j), words);
     }
   }
 
@@ -179,7 +196,9 @@ struct Nvfp4Transposer {
     keep_scales(scales, shared);
     __syncthreads();
     write_codes(arguments, first_row, first_col, shared);
-    if (arguments.col.order == ScaleOrder::kCompact) {
+    if (arguments.col.order == ScaleOrder::kCompact && arguments.wide_scales) {
+      write_wide_scales(arguments, first_row, first_col, shared);
+    } else if (arguments.col.order == ScaleOrder::kCompact) {
       write_compact_scales(arguments, first_row, first_col, shared);
     } else {
       write_swizzled_scales(arguments, first_row, first_col, shared);
@@ -199,13 +218,15 @@ void launch_nvfp4_transpose(const KernelCall& call, std::int64_t rows, std::int6
                             const QuantizedCopy& col, cudaStream_t stream) {
   const std::int64_t down = detail::blocks_of(rows, Transposer::kRows);
   const std::int64_t across = detail::blocks_of(cols, Transposer::kCols);
-  const Nvfp4TransposeArguments arguments{row,
-                                          col,
-                                          rows,
-                                          cols,
-                                          nvfp4_row_scales(rows, cols),
-                                          nvfp4_col_scales(rows, cols),
-                                          static_cast<std::uint32_t>(across)};
+  Nvfp4TransposeArguments arguments{row,
+                                    col,
+                                    rows,
+                                    cols,
+                                    nvfp4_row_scales(rows, cols),
+                                    nvfp4_col_scales(rows, cols),
+                                    static_cast<std::uint32_t>(across),
+                                    false};
+  arguments.wide_scales = is_aligned(col.scales, 16) && arguments.col_grid.padded_inner() % 16 == 0;
   launch_overlapped(call, nvfp4_transpose_kernel<Transposer, kBlocksPerSm>, down * across, Transposer::kThreads, stream,
                     arguments);
 }
