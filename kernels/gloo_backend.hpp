@@ -13,30 +13,19 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "kernels/backend.hpp"
 #include "kernels/host_backend.hpp"
+#include "kernels/job_environment.hpp"
 
 namespace gtp {
 
-/// What a launcher tells a process.
-struct GlooConfig {
-  std::int64_t rank = 0;
-  std::int64_t world_size = 1;
-  std::int64_t local_rank = 0;
-  std::string master_addr = "127.0.0.1";
-  std::uint16_t master_port = 0;
+struct GlooConfig : JobEnvironment {
   /// Of each collective, and of each step of starting up.
   std::chrono::milliseconds time_limit{60000};
 };
-
-/// Reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, the port being overruled by GTP_STORE_PORT (a
-/// torchrun agent may occupy the former). Throws kInvalidPlan naming the variable that is missing or makes no sense.
-GlooConfig gloo_config_from(const std::function<std::optional<std::string>(const char*)>& variable);
 
 class GlooBackend;
 

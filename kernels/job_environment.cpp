@@ -1,4 +1,4 @@
-#include "kernels/cuda/job_environment.hpp"
+#include "kernels/job_environment.hpp"
 
 #include <fmt/format.h>
 

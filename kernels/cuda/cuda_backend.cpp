@@ -81,10 +81,13 @@ void CudaBackend::destroy_event(Event event) noexcept { delete static_cast<Backe
 void CudaBackend::record(Event handle, Stream stream) {
   BackendEvent& event = in(handle);
   const bool captured = impl_->captures(in(stream));
-  const unsigned flags =
-      captured && event.kind == EventKind::kExternal ? cudaEventRecordExternal : cudaEventRecordDefault;
-  event.event = impl_->markers.take(std::move(event.event));
-  const cudaError_t error = cudaEventRecordWithFlags(event.event->get(), in(stream), flags);
+  unsigned flags = cudaEventRecordDefault;
+  if (captured) {
+    if (event.kind == EventKind::kExternal) flags = cudaEventRecordExternal;
+    // To ask a captured event would end the capture: whoever keeps this one shall not meet it there.
+    if (event.event.use_count() > 1) event.event = cuda::make_marker();
+  }
+  const cudaError_t error = event.event->record(in(stream), flags);
   if (error != cudaSuccess) [[unlikely]] {
     impl_->operation("record", {}, "", in(stream), [&](bool) { cuda_check(error, "recording an event"); });
   }
@@ -111,7 +114,7 @@ void CudaBackend::wait(Stream stream, Event handle) {
     refuse_capture(fmt::format("stream {} waits for an internal event that was recorded in a capture",
                                impl_->name_of(in(stream))));
   }
-  const cudaError_t error = cudaStreamWaitEvent(in(stream), event.event->get(), flags);
+  const cudaError_t error = cudaStreamWaitEvent(in(stream), event.event->event.get(), flags);
   if (error != cudaSuccess) [[unlikely]] {
     impl_->operation("wait", {}, "", in(stream), [&](bool) { cuda_check(error, "waiting for an event"); });
   }

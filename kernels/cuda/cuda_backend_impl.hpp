@@ -70,7 +70,6 @@ struct CudaBackend::Impl {
   std::string captured_summary;  ///< Of the collectives in the capture under way.
   std::int64_t captured_collectives = 0;
   std::vector<cuda::NamedStream> streams;
-  cuda::MarkerEvents markers;
   cuda::SpanRecorder spans;
   std::int64_t abandoned = 0;
   bool tried_to_rest = false;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/cuda/cuda_backend_impl.hpp"
-#include "kernels/cuda/operation_tracker.hpp"
 
 namespace gtp {
 
@@ -121,7 +120,6 @@ Communicator CudaBackend::create_communicator(const CommunicatorSpec& spec) {
     throw RuntimeError(RuntimeStatus::kCaptureFailed, "a communicator was asked for during capture");
   }
   const cuda::DeviceScope scope(impl_->options.device);
-  impl_->markers.prepare(cuda::OperationTracker::kCapacity);
   return impl_->transport->create(spec);
 }
 void CudaBackend::destroy_communicator(Communicator communicator) noexcept { impl_->transport->destroy(communicator); }

@@ -79,6 +79,14 @@ __device__ inline void wait_for_predecessor() {
 #endif
 }
 
+/// Blocks of an overlapped successor may take the places that become free from now on; they wait there for the end of
+/// this kernel all the same.
+__device__ inline void let_successor_in() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 inline cudaLaunchConfig_t launch_config(const KernelCall& call, std::int64_t blocks, int threads, cudaStream_t stream) {
   if (blocks > std::numeric_limits<std::int32_t>::max()) refuse(call, "the matrix is too large");
   cudaLaunchConfig_t config = {};
@@ -97,9 +105,9 @@ void launch(const KernelCall& call, void (*kernel)(Parameters...), std::int64_t 
 }
 
 /// launch() of a kernel that begins with wait_for_predecessor(): its blocks take their places once those of the kernel
-/// before it on the stream have ended, before that kernel counts as complete; in a captured graph as well. Kernels do
-/// not let their successor in any earlier: it would get places where blocks happen to have ended, a multiprocessor with
-/// few blocks left twice as many as another, which costs small grids more than it saves.
+/// before it on the stream have ended, before that kernel counts as complete; in a captured graph as well. Few kernels
+/// let their successor in any earlier: it gets places where blocks happen to have ended, a multiprocessor with few
+/// blocks left twice as many as another, which costs most small grids more than it saves.
 template <class... Parameters, class... Arguments>
 void launch_overlapped(const KernelCall& call, void (*kernel)(Parameters...), std::int64_t blocks, int threads,
                        cudaStream_t stream, const Arguments&... arguments) {

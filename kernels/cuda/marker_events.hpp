@@ -1,57 +1,54 @@
-// Events that two parties look at: the backend, which records one again and again, and whoever keeps the latest record
-// as the sign that something is complete. One that somebody keeps is not recorded again.
+// Events that two parties look at: the backend, which records one again and again, and whoever takes a record of it as
+// the sign that something is complete.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "kernels/cuda/owners.hpp"
 
 namespace gtp::cuda {
 
-using MarkerEvent = std::shared_ptr<const UniqueEvent>;
+/// An event and how often it was recorded: as long as that has not changed, the event tells about the record that
+/// somebody took note of. Recording again costs nothing and asks nobody, and leaves that somebody none the wiser.
+struct Marker {
+  UniqueEvent event;
+  std::atomic<std::uint64_t> records{0};
 
-inline MarkerEvent make_marker() { return std::make_shared<const UniqueEvent>(make_event()); }
+  /// One thread records. Counted first: whoever asks the event and then still finds the old count had the old answer.
+  cudaError_t record(cudaStream_t stream, unsigned flags = cudaEventRecordDefault) noexcept {
+    records.store(records.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    return cudaEventRecordWithFlags(event.get(), stream, flags);
+  }
+};
 
-/// One thread takes; any thread may drop what it keeps.
-class MarkerEvents {
+/// Whoever keeps one may ask it at any time.
+using MarkerEvent = std::shared_ptr<Marker>;
+
+inline MarkerEvent make_marker() {
+  auto made = std::make_shared<Marker>();
+  made->event = make_event();
+  return made;
+}
+
+/// Markers to record in turns.
+class MarkerRing {
  public:
-  /// So many more may be kept at a time before `take` allocates.
   void prepare(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) spare_.push_back(make_marker());
+    while (markers_.size() < count) markers_.push_back(make_marker());
   }
-
-  /// `used` itself, or, while somebody keeps that, another event in its place.
-  MarkerEvent take(MarkerEvent used) {
-    if (is_free(used)) return used;
-    MarkerEvent& spare = next();
-    std::swap(spare, used);
-    return used;
+  /// The one that was recorded longest ago.
+  const MarkerEvent& next() {
+    prepare(1);
+    next_ = (next_ + 1) % markers_.size();
+    return markers_[next_];
   }
-  /// An event that nobody keeps yet.
-  MarkerEvent take() { return next(); }
 
  private:
-  static bool is_free(const MarkerEvent& event) noexcept {
-    if (event.use_count() != 1) return false;
-    std::atomic_thread_fence(std::memory_order_acquire);  // after whatever the last keeper did with it
-    return true;
-  }
-
-  /// The spare that was taken longest ago, which is the first to be free again; or a new one.
-  MarkerEvent& next() {
-    if (spare_.empty() || !is_free(spare_[next_])) {
-      spare_.insert(spare_.begin() + static_cast<std::ptrdiff_t>(next_), make_marker());
-    }
-    MarkerEvent& spare = spare_[next_];
-    next_ = (next_ + 1) % spare_.size();
-    return spare;
-  }
-
-  std::vector<MarkerEvent> spare_;
+  std::vector<MarkerEvent> markers_;
   std::size_t next_ = 0;
 };
 

@@ -83,6 +83,7 @@ NcclTransport::NcclTransport(std::shared_ptr<NcclState> state, std::shared_ptr<I
 
 Communicator NcclTransport::create(const CommunicatorSpec& spec) {
   require_place(spec, state_->rank);
+  markers_.prepare(OperationTracker::kCapacity / 2);
   const auto given = std::ranges::find_if(supplied_, [&](const SuppliedCommunicator& each) {
     return each.group == spec.group && each.purpose == spec.purpose;
   });
@@ -279,8 +280,8 @@ void NcclTransport::recorded(const MarkerEvent& event, cudaStream_t stream) {
 void NcclTransport::flush() noexcept {
   if (unmarked_.tracker == nullptr) return;
   try {
-    const MarkerEvent own = markers_.take();
-    cuda_check(cudaEventRecord(own->get(), unmarked_.stream), "recording the end of a collective");
+    const MarkerEvent& own = markers_.next();
+    cuda_check(own->record(unmarked_.stream), "recording the end of a collective");
     recorded(own, unmarked_.stream);
   } catch (...) {  // the operation is not watched; what comes behind it will be
     unmarked_.tracker = nullptr;

@@ -61,7 +61,7 @@ class NcclTransport final : public Transport {
   std::chrono::milliseconds start_limit_;
   std::map<std::string, std::uint64_t> instances_;
   Unmarked unmarked_;
-  MarkerEvents markers_;
+  MarkerRing markers_;  ///< For operations behind which the backend records nothing.
   NcclWatchdog watchdog_;
 };
 

@@ -22,7 +22,7 @@
 
 #include "gtp/topology.hpp"
 #include "kernels/cuda/cuda_backend.hpp"
-#include "kernels/cuda/job_environment.hpp"
+#include "kernels/job_environment.hpp"
 
 namespace gtp {
 
@@ -31,8 +31,8 @@ struct NcclOptions {
   int device = -1;
   /// Of each step of starting up, the making of a communicator included.
   std::chrono::milliseconds start_limit{60000};
-  /// A communicator that has work and makes no progress for as long has failed. 0: never, and operations cost half a
-  /// microsecond less, but errors do not name them.
+  /// A communicator that has work and makes no progress for as long has failed. 0: never, and operations cost a tenth
+  /// of a microsecond less, but errors do not name them.
   std::chrono::milliseconds operation_limit{300000};
   bool annotate = false;  ///< See CudaBackendOptions.
 };

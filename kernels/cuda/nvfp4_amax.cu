@@ -4,16 +4,17 @@ namespace gtp::cuda {
 
 namespace {
 
+constexpr int kThreads = 512;
 constexpr int kUnroll = 8;
-constexpr int kBlocksPerSm = 4;
+constexpr int kBlocksPerSm = 2;
 
 template <class Value>
 void pick_alignment(const KernelCall& call, const void* values, std::int64_t count, AmaxWorkspace* workspace,
                     float* amax, cudaStream_t stream) {
   if (is_aligned(values, 16)) {
-    launch_nvfp4_amax<Value, kUnroll, kBlocksPerSm, true>(call, values, count, workspace, amax, stream);
+    launch_nvfp4_amax<Value, kThreads, kUnroll, kBlocksPerSm, true>(call, values, count, workspace, amax, stream);
   } else {
-    launch_nvfp4_amax<Value, kUnroll, kBlocksPerSm, false>(call, values, count, workspace, amax, stream);
+    launch_nvfp4_amax<Value, kThreads, kUnroll, kBlocksPerSm, false>(call, values, count, workspace, amax, stream);
   }
 }
 

@@ -4,12 +4,16 @@ namespace gtp::cuda {
 
 namespace {
 
-template <class Value, class Tile, int kBlocksPerSm>
+/// Values above which there are so many tiles that their number per multiprocessor is what counts; below, the time from
+/// the last load to the last store does, so that they are small.
+constexpr std::int64_t kLargeMatrix = std::int64_t{1} << 24;
+
+template <class Value, class Tile, int kBlocksPerSm, bool kEarly = false>
 void pick_alignment(const KernelCall& call, const Nvfp4QuantizeArguments& arguments, cudaStream_t stream) {
   const bool aligned =
       is_aligned(arguments.source, 16) && is_aligned(arguments.row.data, 4) && is_aligned(arguments.row.scales, 4);
   if (aligned) {
-    launch_nvfp4_quantize<Nvfp4Quantizer<Value, Tile, true>, kBlocksPerSm>(call, arguments, stream);
+    launch_nvfp4_quantize<Nvfp4Quantizer<Value, Tile, true, kEarly>, kBlocksPerSm>(call, arguments, stream);
   } else {
     launch_nvfp4_quantize<Nvfp4Quantizer<Value, Tile, false>, 1>(call, arguments, stream);
   }
@@ -24,10 +28,14 @@ void quantize_nvfp4(const SourceMatrix& source, const float* amax, const Quantiz
   require_copy(call, row);
   if (amax == nullptr || !is_aligned(amax, alignof(float))) refuse(call, "there is no amax");
   const Nvfp4QuantizeArguments arguments = nvfp4_quantize_arguments(source, amax, row);
-  if (source.type == ElementType::kBFloat16) {
-    pick_alignment<__nv_bfloat16, WarpTile<8, 8>, 4>(call, arguments, stream);
+  using SmallTile = WarpTile<8, 8, 16, 32>;
+  using LargeTile = WarpTile<8, 16, 16, 64>;
+  if (source.type != ElementType::kBFloat16) {
+    pick_alignment<float, SmallTile, 10>(call, arguments, stream);
+  } else if (source.rows > kLargeMatrix / source.cols) {
+    pick_alignment<__nv_bfloat16, LargeTile, 8>(call, arguments, stream);
   } else {
-    pick_alignment<float, WarpTile<8, 8>, 3>(call, arguments, stream);
+    pick_alignment<__nv_bfloat16, SmallTile, 10, true>(call, arguments, stream);
   }
 }
 

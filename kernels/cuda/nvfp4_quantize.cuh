@@ -16,20 +16,20 @@ struct Nvfp4QuantizeArguments {
   std::uint32_t tiles_across;
 };
 
-/// `kAligned`: the source to 16 bytes, data and scales to 4.
-template <class Value_, class Tile_, bool kAligned>
+/// `kAligned`: the source to 16 bytes, data and scales to 4. `kEarly`: lets its successor in once everything is loaded.
+template <class Value_, class Tile_, bool kAligned, bool kEarly = false>
 struct Nvfp4Quantizer {
   using Value = Value_;
   using Tile = Tile_;
   static constexpr int kBlock = static_cast<int>(kNvfp4BlockSize);
-  static constexpr int kGroups = kWarpRows / kBlock;  ///< Rows of 16 x 16 tiles in a warp's rows.
+  static constexpr int kGroups = Tile::kRows / kBlock;  ///< Rows of 16 x 16 tiles in a warp's rows.
   static constexpr int kGroupSteps = Tile::kSteps / kGroups;
   static constexpr int kBlocksAcross = kTileCols / kBlock;
   static_assert(Tile::kColsPerLane == 8 && Tile::kRowsPerStep <= kBlock);
 
   using Pairs = Bf16Pair[4];
   struct Scales {
-    alignas(4) std::uint8_t codes[kTileRows / kBlock][kBlocksAcross];
+    alignas(4) std::uint8_t codes[Tile::kBlockRows / kBlock][kBlocksAcross];
   };
 
   /// Largest magnitudes, by `larger`, in the 16 x 16 tile that this lane's values in steps [0, kGroupSteps) are in.
@@ -74,9 +74,9 @@ struct Nvfp4Quantizer {
 
   __device__ static void write_scales(const Nvfp4QuantizeArguments& arguments, const Tile& tile, const Scales& scales) {
     constexpr int kWordsAcross = kBlocksAcross / 4;
-    for (int index = static_cast<int>(threadIdx.x); index < kTileRows * kWordsAcross; index += Tile::kThreads) {
+    for (int index = static_cast<int>(threadIdx.x); index < Tile::kBlockRows * kWordsAcross; index += Tile::kThreads) {
       const int row = index / kWordsAcross, block = index % kWordsAcross * 4;
-      const std::int64_t i = tile.tile_row * kTileRows + row, j = tile.tile_col * kBlocksAcross + block;
+      const std::int64_t i = tile.tile_row * Tile::kBlockRows + row, j = tile.tile_col * kBlocksAcross + block;
       if (j >= arguments.grid.padded_inner()) continue;
       const auto word = *reinterpret_cast<const std::uint32_t*>(&scales.codes[row / kBlock][block]);
       store_word<kAligned>(arguments.row.scales + scale_offset(arguments.grid, arguments.row.order, i, j), word);
@@ -93,7 +93,7 @@ struct Nvfp4Quantizer {
     Pairs pairs[Tile::kSteps] = {};
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      const std::int64_t first_row = tile.tile_row * kTileRows + tile.first_row + group * kBlock;
+      const std::int64_t first_row = tile.tile_row * Tile::kBlockRows + tile.first_row + group * kBlock;
       inside[group] = tile.matrix_col() < arguments.cols && first_row < arguments.rows;
       if (!inside[group]) continue;
       const Value* source = static_cast<const Value*>(arguments.source) + origin + group * kGroupSteps * step_stride;
@@ -102,6 +102,7 @@ struct Nvfp4Quantizer {
         load_pairs<kAligned>(source, pairs[group * kGroupSteps + step]);
       }
     }
+    if constexpr (kEarly) let_successor_in();
     const float global_scale = nvfp4_global_scale(amax);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
@@ -140,9 +141,9 @@ inline Nvfp4QuantizeArguments nvfp4_quantize_arguments(const SourceMatrix& sourc
 
 template <class Quantizer, int kBlocksPerSm>
 void launch_nvfp4_quantize(const KernelCall& call, const Nvfp4QuantizeArguments& arguments, cudaStream_t stream) {
-  const std::int64_t blocks = detail::blocks_of(arguments.rows, kTileRows) * arguments.tiles_across;
-  launch_overlapped(call, nvfp4_quantize_kernel<Quantizer, kBlocksPerSm>, blocks, Quantizer::Tile::kThreads, stream,
-                    arguments);
+  const std::int64_t down = detail::blocks_of(arguments.rows, kTileRows) * (kTileRows / Quantizer::Tile::kBlockRows);
+  launch_overlapped(call, nvfp4_quantize_kernel<Quantizer, kBlocksPerSm>, down * arguments.tiles_across,
+                    Quantizer::Tile::kThreads, stream, arguments);
 }
 
 }  // namespace gtp::cuda

@@ -14,6 +14,7 @@ struct Nvfp4TransposeArguments {
   std::int64_t rows, cols;
   ScaleGrid row_grid, col_grid;
   std::uint32_t tiles_across;
+  bool wide_scales;  ///< Compact scales of columns can be written 16 at a time.
 };
 
 /// words[i] has eight codes of row i; afterwards words[j] has those of column j.
@@ -40,7 +41,7 @@ __device__ inline void transpose_codes(std::uint32_t (&words)[8]) {
 }
 
 /// A tile has `kRows` x `kCols` codes.
-/// `kAligned`: data to 8 bytes, scales of columns to 4.
+/// `kAligned`: data to 8 bytes, scales of columns to 4, in swizzled order to 16.
 template <int kRows_, int kCols_, bool kAligned_>
 struct Nvfp4Transposer {
   static constexpr int kRows = kRows_, kCols = kCols_, kThreads = 256;
@@ -52,9 +53,15 @@ struct Nvfp4Transposer {
   static constexpr int kScaleRows = kRows / static_cast<int>(kNvfp4BlockSize);
   static constexpr int kScaleCols = kCols / static_cast<int>(kNvfp4BlockSize);
 
+  static constexpr int kScaleWords = kScaleRows / 4;  ///< Of one column.
+  static constexpr int kScalesPerThread = (kScaleRows * kScaleCols + kThreads - 1) / kThreads;
+
   struct Shared {
     alignas(8) std::uint32_t codes[kCols][kRows / 8];
-    std::uint8_t scales[kScaleRows][kScaleCols];
+    alignas(4) std::uint8_t scales[kScaleWords][kScaleCols][4];
+    __device__ std::uint32_t scale_word(int word, int col) const {
+      return *reinterpret_cast<const std::uint32_t*>(scales[word][col / static_cast<int>(kNvfp4BlockSize)]);
+    }
   };
 
   /// Where in its column the word of block row `row` is: pairs of words stay together, and neither the blocks of a row
@@ -111,36 +118,71 @@ struct Nvfp4Transposer {
     }
   }
 
-  /// One scale per tile of 16 x 16: that of the tile's first row. Zero outside the matrix.
-  __device__ static void read_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
-                                     std::int64_t first_col, Shared& shared) {
-    for (int index = static_cast<int>(threadIdx.x); index < kScaleRows * kScaleCols; index += kThreads) {
+  /// One scale per tile of 16 x 16: that of the tile's first row. Zero outside the matrix. Kept in registers until the
+  /// codes are on their way too: to wait for the scales first would double the latency that a small matrix sees.
+  __device__ static void load_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
+                                     std::int64_t first_col, std::uint8_t (&scales)[kScalesPerThread]) {
+#pragma unroll
+    for (int k = 0; k < kScalesPerThread; ++k) {
+      const int index = static_cast<int>(threadIdx.x) + k * kThreads;
       const std::int64_t row = first_row + index / kScaleCols * kNvfp4BlockSize;
       const std::int64_t block = first_col / kNvfp4BlockSize + index % kScaleCols;
-      const bool inside = row < arguments.rows && block < arguments.row_grid.inner;
-      shared.scales[index / kScaleCols][index % kScaleCols] =
-          inside ? arguments.row.scales[scale_offset(arguments.row_grid, arguments.row.order, row, block)]
-                 : std::uint8_t{0};
+      const bool inside = row < arguments.rows && block < arguments.row_grid.inner && index < kScaleRows * kScaleCols;
+      scales[k] = inside ? arguments.row.scales[scale_offset(arguments.row_grid, arguments.row.order, row, block)]
+                         : std::uint8_t{0};
     }
   }
 
-  __device__ static void write_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
-                                      std::int64_t first_col, const Shared& shared) {
-    constexpr int kScaleWords = kScaleRows / 4;
+  __device__ static void keep_scales(const std::uint8_t (&scales)[kScalesPerThread], Shared& shared) {
+#pragma unroll
+    for (int k = 0; k < kScalesPerThread; ++k) {
+      const int index = static_cast<int>(threadIdx.x) + k * kThreads;
+      if (index >= kScaleRows * kScaleCols) return;
+      const int row = index / kScaleCols;
+      shared.scales[row / 4][index % kScaleCols][row % 4] = scales[k];
+    }
+  }
+
+  __device__ static void write_wide_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
+                                           std::int64_t first_col, const Shared& shared) {
+    constexpr int kPackets = kScaleWords / 4;
+#pragma unroll
+    for (int index = static_cast<int>(threadIdx.x); index < kCols * kPackets; index += kThreads) {
+      const int col = index / kPackets, word = index % kPackets * 4;
+      const std::int64_t i = first_col + col, j = first_row / kNvfp4BlockSize + word * 4;
+      if (i >= arguments.col_grid.padded_outer() || j >= arguments.col_grid.padded_inner()) continue;
+      Packet<16> words;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) words.words[k] = shared.scale_word(word + k, col);
+      store_packet<16>(arguments.col.scales + scale_offset(arguments.col_grid, ScaleOrder::kCompact, i, j), words);
+    }
+  }
+
+  __device__ static void write_compact_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
+                                              std::int64_t first_col, const Shared& shared) {
 #pragma unroll 4
     for (int index = static_cast<int>(threadIdx.x); index < kCols * kScaleWords; index += kThreads) {
-      const int part = index % kCols;  // swizzled, neighbours write neighbouring words of a tile
-      const bool compact = arguments.col.order == ScaleOrder::kCompact;
-      const int col = compact ? index / kScaleWords : part / 128 * 128 + part % 4 * 32 + part % 128 / 4;
-      const int block = (compact ? index % kScaleWords : index / kCols) * 4;
-      const std::int64_t i = first_col + col, j = first_row / kNvfp4BlockSize + block;
+      const int col = index / kScaleWords, word = index % kScaleWords;
+      const std::int64_t i = first_col + col, j = first_row / kNvfp4BlockSize + word * 4;
       if (i >= arguments.col_grid.padded_outer() || j >= arguments.col_grid.padded_inner()) continue;
-      std::uint32_t word = 0;
+      store_word<kAligned>(arguments.col.scales + scale_offset(arguments.col_grid, ScaleOrder::kCompact, i, j),
+                           shared.scale_word(word, col));
+    }
+  }
+
+  /// A thread has the words of four columns, 32 apart, which lie together; a warp has a tile of 128 columns.
+  __device__ static void write_swizzled_scales(const Nvfp4TransposeArguments& arguments, std::int64_t first_row,
+                                               std::int64_t first_col, const Shared& shared) {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        word |= static_cast<std::uint32_t>(shared.scales[block + k][col / kNvfp4BlockSize]) << 8 * k;
-      }
-      store_word<kAligned>(arguments.col.scales + scale_offset(arguments.col_grid, arguments.col.order, i, j), word);
+    for (int index = static_cast<int>(threadIdx.x); index < kCols * kScaleWords / 4; index += kThreads) {
+      const int word = index / 32 % kScaleWords, col = index / 32 / kScaleWords * 128 + index % 32;
+      const std::int64_t i = first_col + col, j = first_row / kNvfp4BlockSize + word * 4;
+      if (i >= arguments.col_grid.padded_outer() || j >= arguments.col_grid.padded_inner()) continue;
+      Packet<16> words;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) words.words[k] = shared.scale_word(word, col + 32 * k);
+      store_packet<kAligned ? 16 : 1>(
+          arguments.col.scales + scale_offset(arguments.col_grid, ScaleOrder::kSwizzled, i, j), words);
     }
   }
 
@@ -148,11 +190,19 @@ struct Nvfp4Transposer {
     __shared__ Shared shared;
     const std::int64_t first_row = std::int64_t{blockIdx.x / arguments.tiles_across} * kRows;
     const std::int64_t first_col = std::int64_t{blockIdx.x % arguments.tiles_across} * kCols;
-    read_scales(arguments, first_row, first_col, shared);
+    std::uint8_t scales[kScalesPerThread];
+    load_scales(arguments, first_row, first_col, scales);
     read_codes(arguments, first_row, first_col, shared);
+    keep_scales(scales, shared);
     __syncthreads();
     write_codes(arguments, first_row, first_col, shared);
-    write_scales(arguments, first_row, first_col, shared);
+    if (arguments.col.order == ScaleOrder::kCompact && arguments.wide_scales) {
+      write_wide_scales(arguments, first_row, first_col, shared);
+    } else if (arguments.col.order == ScaleOrder::kCompact) {
+      write_compact_scales(arguments, first_row, first_col, shared);
+    } else {
+      write_swizzled_scales(arguments, first_row, first_col, shared);
+    }
   }
 };
 
@@ -168,13 +218,15 @@ void launch_nvfp4_transpose(const KernelCall& call, std::int64_t rows, std::int6
                             const QuantizedCopy& col, cudaStream_t stream) {
   const std::int64_t down = detail::blocks_of(rows, Transposer::kRows);
   const std::int64_t across = detail::blocks_of(cols, Transposer::kCols);
-  const Nvfp4TransposeArguments arguments{row,
-                                          col,
-                                          rows,
-                                          cols,
-                                          nvfp4_row_scales(rows, cols),
-                                          nvfp4_col_scales(rows, cols),
-                                          static_cast<std::uint32_t>(across)};
+  Nvfp4TransposeArguments arguments{row,
+                                    col,
+                                    rows,
+                                    cols,
+                                    nvfp4_row_scales(rows, cols),
+                                    nvfp4_col_scales(rows, cols),
+                                    static_cast<std::uint32_t>(across),
+                                    false};
+  arguments.wide_scales = is_aligned(col.scales, 16) && arguments.col_grid.padded_inner() % 16 == 0;
   launch_overlapped(call, nvfp4_transpose_kernel<Transposer, kBlocksPerSm>, down * across, Transposer::kThreads, stream,
                     arguments);
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace gtp::cuda {
 
@@ -10,45 +9,57 @@ OperationTracker::OperationTracker(bool enabled) {
   if (enabled) entries_.resize(kCapacity);
 }
 
-void OperationTracker::add(std::string_view operation, std::string_view weight, MarkerEvent end) {
+void OperationTracker::add(std::string_view operation, std::string_view weight, const MarkerEvent& end) {
   if (!enabled()) return;
   const std::scoped_lock lock(mutex_);
-  if (count_ == kCapacity) drop_complete();
-  if (count_ == kCapacity) return;
+  if (count_ == kCapacity) {  // one question for many operations
+    if (ask(kCapacity / 2 - 1) == State::kPending) return;
+    drop(kCapacity / 2);
+  }
   Entry& entry = entries_[(first_ + count_) % kCapacity];
   entry.operation = operation;
   entry.length = std::min(weight.size(), kMaxWeight);
   if (entry.length > 0) std::memcpy(entry.weight.data(), weight.data(), entry.length);
-  entry.end = std::move(end);
+  entry.end = end;
+  entry.record = end->records.load(std::memory_order_relaxed);
   ++count_;
 }
 
-bool OperationTracker::is_complete(std::size_t index) const {
-  const cudaError_t state = cudaEventQuery(entries_[(first_ + index) % kCapacity].end->get());
-  if (state == cudaErrorNotReady) {
-    cudaGetLastError();
-    return false;
-  }
+OperationTracker::State OperationTracker::ask(std::size_t index) const {
+  const Entry& entry = at(index);
+  if (!entry.is_known()) return State::kUnknown;
+  const cudaError_t state = cudaEventQuery(entry.end->event.get());
+  if (state != cudaSuccess) cudaGetLastError();
+  if (!entry.is_known()) return State::kUnknown;
+  if (state == cudaErrorNotReady) return State::kPending;
   cuda_check(state, "asking whether a collective is complete");
-  return true;
+  return State::kComplete;
+}
+
+void OperationTracker::drop(std::size_t count) noexcept {
+  for (std::size_t i = 0; i < count; ++i) entries_[(first_ + i) % kCapacity].end.reset();
+  first_ = (first_ + count) % kCapacity;
+  count_ -= count;
+  dropped_ += count;
 }
 
 /// The operations of a communicator end in the order in which they were enqueued, so few questions find the border.
+/// What is unknown in front of it goes as well.
 void OperationTracker::drop_complete() {
-  if (count_ == 0 || !is_complete(0)) return;
-  std::size_t complete = 1;
+  std::size_t complete = 0;
   for (std::size_t pending = count_; complete < pending;) {
     const std::size_t middle = complete + (pending - complete) / 2;
-    if (is_complete(middle)) {
-      complete = middle + 1;
+    std::size_t asked = middle;
+    State state = ask(asked);
+    while (state == State::kUnknown && asked + 1 < pending) state = ask(++asked);
+    if (state == State::kComplete) {
+      complete = asked + 1;
     } else {
       pending = middle;
     }
   }
-  for (std::size_t i = 0; i < complete; ++i) entries_[(first_ + i) % kCapacity].end.reset();
-  first_ = (first_ + complete) % kCapacity;
-  count_ -= complete;
-  dropped_ += complete;
+  while (complete < count_ && !at(complete).is_known()) ++complete;
+  drop(complete);
 }
 
 OperationTracker::Pending OperationTracker::front() const {

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -33,10 +34,11 @@ class OperationTracker {
 
   bool enabled() const noexcept { return !entries_.empty(); }
   /// An operation outside any capture, after which `end` was recorded. `operation` is static text, `weight` is copied,
-  /// up to kMaxWeight bytes. If very many are pending this one is not tracked: those behind it will be.
-  void add(std::string_view operation, std::string_view weight, MarkerEvent end);
-  /// The oldest operation that is not complete; none either while `record` is under way, which may last: the driver
-  /// holds a thread up whose device has a full queue. Throws if the device has failed.
+  /// up to kMaxWeight bytes. If very many are pending this one is not tracked: those behind it will be. Once `end` is
+  /// recorded again nothing is known of this operation any more.
+  void add(std::string_view operation, std::string_view weight, const MarkerEvent& end);
+  /// The oldest operation that is known not to be complete; none either while `add` is under way. Throws if the device
+  /// has failed.
   std::optional<Pending> oldest();
   /// The same as last seen, without asking the device.
   std::optional<Pending> last_seen() const;
@@ -48,9 +50,15 @@ class OperationTracker {
     std::array<char, kMaxWeight> weight;
     std::size_t length;
     MarkerEvent end;
-  };
+    std::uint64_t record;  ///< Of `end`, by its count.
 
-  bool is_complete(std::size_t index) const;
+    bool is_known() const noexcept { return end->records.load(std::memory_order_acquire) == record; }
+  };
+  enum class State : std::uint8_t { kUnknown, kPending, kComplete };
+
+  const Entry& at(std::size_t index) const noexcept { return entries_[(first_ + index) % kCapacity]; }
+  State ask(std::size_t index) const;
+  void drop(std::size_t count) noexcept;
   void drop_complete();
   Pending front() const;
 

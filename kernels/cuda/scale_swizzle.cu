@@ -20,16 +20,13 @@ void move_scales(std::string_view name, const ScaleGrid& grid, const std::uint8_
   Arguments arguments{grid, source, target, 0};
   const std::uint8_t* compact = kSwizzle ? source : target;
   const std::uint8_t* swizzled = kSwizzle ? target : source;
-  if (!is_aligned(compact, 4) || !is_aligned(swizzled, 16)) {
+  const std::size_t compact_alignment = kSwizzle && grid.compact_runs_along_outer ? 16 : 4;
+  if (!is_aligned(compact, compact_alignment) || !is_aligned(swizzled, 16)) {
     launch_overlapped(call, move_any<kSwizzle>, detail::blocks_of(*bytes, kThreads), kThreads, stream, arguments);
     return;
   }
   if (grid.compact_runs_along_outer) {
-    using Mover = ByteMover<kSwizzle>;
-    const std::int64_t down = detail::blocks_of(grid.tile_rows(), Mover::kTilesDown);
-    arguments.blocks_across = static_cast<std::uint32_t>(down);
-    const std::int64_t blocks = down * detail::blocks_of(grid.tile_columns(), Mover::kTilesAcross);
-    launch_overlapped(call, move_bytes<kSwizzle>, blocks, kThreads, stream, arguments);
+    launch_move_bytes<kSwizzle>(call, arguments, stream);
   } else {
     const std::int64_t across = detail::blocks_of(grid.tile_columns(), kTilesPerBlock);
     arguments.blocks_across = static_cast<std::uint32_t>(across);

@@ -28,7 +28,7 @@ __device__ inline std::uint32_t word_mask(const ScaleGrid& grid, std::int64_t i,
 
 /// Grids whose compact storage runs along `inner`: whole words change place. A thread has one chunk.
 template <bool kSwizzle>
-__global__ void __launch_bounds__(kThreads) move_words(const __grid_constant__ Arguments arguments) {
+__global__ void __launch_bounds__(kThreads, 1) move_words(const __grid_constant__ Arguments arguments) {
   wait_for_predecessor();
   const ScaleGrid& grid = arguments.grid;
   const std::int64_t tile_row = blockIdx.x / arguments.blocks_across;
@@ -62,7 +62,7 @@ __device__ inline void transpose_bytes(std::uint32_t (&words)[4]) {
   words[3] = __byte_perm(high01, high23, 0x7632);
 }
 
-/// Grids whose compact storage runs along `outer`: a thread has four chunks of a tile, a warp four tiles below each
+/// Grids whose compact storage runs along `outer`: a thread has an eighth of a tile, a warp four tiles below each
 /// other. What is written are long pieces: swizzling, a block has eight tiles beside each other, otherwise 32 below.
 template <bool kSwizzle>
 struct ByteMover {
@@ -86,44 +86,43 @@ struct ByteMover {
            first_col + tile_across < arguments.grid.tile_columns();
   }
 
-  /// A place for 16 bytes such that neither the thread of a tile nor its copy meets another lane in a bank.
-  __device__ static int place(int chunk) { return chunk ^ (chunk >> 3 & 3); }
+  /// Where in shared memory a chunk of the block is, such that neither words that lanes write at once nor chunks that
+  /// they read at once meet in a bank.
+  __device__ static int place(int chunk) { return chunk ^ (chunk >> 8 & 3) << 1 ^ (chunk >> 4 & 1); }
 
-  /// Words of columns i..i+3 of quarter q, rows j..j+3, one for each row.
-  __device__ void load_quarter(std::int64_t i, std::int64_t j, std::uint32_t (&words)[4]) const {
-    const std::uint8_t* source = arguments.source + arguments.grid.compact_offset(i, j);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) words[k] = load_word<true>(source + k * arguments.grid.padded_outer());
-  }
-
+  /// A thread has 16 columns of `outer`: half of the chunks of a tile, one word of each.
   __device__ void swizzle() const {
-    __shared__ Packet<16> shared[kTiles * kChunks];
-    const int part = static_cast<int>(threadIdx.x) % kThreadsPerTile * 4;
-    const std::int64_t i = (first_row + down) * kScaleTileOuter + part, j = (first_col + across) * kScaleTileInner;
+    alignas(16) __shared__ std::uint32_t shared[kTiles * kChunks * kQuarters];
+    const int part = static_cast<int>(threadIdx.x) % kThreadsPerTile, tile = down * kTilesAcross + across;
+    const std::int64_t i = (first_row + down) * kScaleTileOuter + part * 16, j = (first_col + across) * kScaleTileInner;
     if (is_inside(down, across)) {
-      std::uint32_t words[kQuarters][4];
+      const std::uint8_t* source = arguments.source + arguments.grid.compact_offset(i, j);
+      Packet<16> rows[kScaleTileInner];
 #pragma unroll
-      for (int q = 0; q < kQuarters; ++q) load_quarter(i + q * kChunks, j, words[q]);
+      for (Packet<16>& row : rows) {
+        row = load_packet<16, 16>(source);
+        source += arguments.grid.padded_outer();
+      }
 #pragma unroll
-      for (auto& quarter : words) transpose_bytes(quarter);
+      for (int w = 0; w < 4; ++w) {
+        std::uint32_t words[4] = {rows[0].words[w], rows[1].words[w], rows[2].words[w], rows[3].words[w]};
+        transpose_bytes(words);
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        Packet<16> chunk;
-#pragma unroll
-        for (int q = 0; q < kQuarters; ++q) {
-          chunk.words[q] = words[q][c] & word_mask(arguments.grid, i + q * kChunks + c, j);
+        for (int k = 0; k < 4; ++k) {
+          const int chunk = tile * kChunks + part % 2 * 16 + w * 4 + k;
+          shared[place(chunk) * kQuarters + part / 2] = words[k] & word_mask(arguments.grid, i + w * 4 + k, j);
         }
-        shared[place((down * kTilesAcross + across) * kChunks + part + c)] = chunk;
       }
     }
     __syncthreads();
 #pragma unroll
     for (int round = 0; round < 4; ++round) {
-      const int chunk = round * kThreads + static_cast<int>(threadIdx.x), tile = chunk / kChunks;
-      if (!is_inside(tile / kTilesAcross, tile % kTilesAcross)) continue;
-      const std::size_t target = arguments.grid.swizzled_offset((first_row + tile / kTilesAcross) * kScaleTileOuter,
-                                                                (first_col + tile % kTilesAcross) * kScaleTileInner);
-      store_packet<16>(arguments.target + target + chunk % kChunks * 16, shared[place(chunk)]);
+      const int chunk = round * kThreads + static_cast<int>(threadIdx.x), of = chunk / kChunks;
+      if (!is_inside(of / kTilesAcross, of % kTilesAcross)) continue;
+      const std::size_t target = arguments.grid.swizzled_offset((first_row + of / kTilesAcross) * kScaleTileOuter,
+                                                                (first_col + of % kTilesAcross) * kScaleTileInner);
+      store_packet<16>(arguments.target + target + chunk % kChunks * 16,
+                       load_packet<16, 16>(&shared[place(chunk) * kQuarters]));
     }
   }
 
@@ -150,8 +149,9 @@ struct ByteMover {
   }
 };
 
+/// As many registers as it likes: all loads under way at once are worth more than many threads.
 template <bool kSwizzle>
-__global__ void __launch_bounds__(kThreads) move_bytes(const __grid_constant__ Arguments arguments) {
+__global__ void __launch_bounds__(kThreads, 1) move_bytes(const __grid_constant__ Arguments arguments) {
   wait_for_predecessor();
   const ByteMover<kSwizzle> mover(arguments);
   if constexpr (kSwizzle) {
@@ -173,6 +173,15 @@ __global__ void __launch_bounds__(kThreads) move_any(const __grid_constant__ Arg
   const bool is_scale = i < grid.outer && j < grid.inner;
   arguments.target[kSwizzle ? swizzled : compact] =
       is_scale ? arguments.source[kSwizzle ? compact : swizzled] : std::uint8_t{0};
+}
+
+template <bool kSwizzle>
+void launch_move_bytes(const KernelCall& call, Arguments arguments, cudaStream_t stream) {
+  using Mover = ByteMover<kSwizzle>;
+  const std::int64_t down = detail::blocks_of(arguments.grid.tile_rows(), Mover::kTilesDown);
+  arguments.blocks_across = static_cast<std::uint32_t>(down);
+  const std::int64_t blocks = down * detail::blocks_of(arguments.grid.tile_columns(), Mover::kTilesAcross);
+  launch_overlapped(call, move_bytes<kSwizzle>, blocks, kThreads, stream, arguments);
 }
 
 }  // namespace gtp::cuda::swizzling

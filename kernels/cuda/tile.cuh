@@ -1,6 +1,8 @@
 // How a matrix is spread over threads by the format kernels. A block of threads owns 128 x 128 values: exactly one
 // 128 x 4 tile of MXFP8 scales in either direction, so padding of the scales belongs to the blocks that own it. A warp
-// owns 32 rows of it, all held in registers; a lane owns the same few columns in several of those rows.
+// owns 32 rows of it, all held in registers; a lane owns the same few columns in several of those rows. Kernels without
+// scales along columns may do with fewer rows, which helps small matrices: less is left to do once the last row is
+// read.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +17,20 @@ inline constexpr int kTileRows = 128;
 inline constexpr int kTileCols = 128;
 inline constexpr int kWarpRows = 32;
 
-/// `kColsPerLane` columns for each of `kLanes` lanes; the other lanes of the warp take further rows.
-template <int kColsPerLane_, int kLanes_>
+/// `kColsPerLane` columns for each of `kLanes` lanes; the other lanes of the warp take further rows, `kRows` in all. A
+/// block has `kBlockRows`.
+template <int kColsPerLane_, int kLanes_, int kRows_ = kWarpRows, int kBlockRows_ = kTileRows>
 struct WarpTile {
   static constexpr int kColsPerLane = kColsPerLane_;
   static constexpr int kLanes = kLanes_;
+  static constexpr int kRows = kRows_;
+  static constexpr int kBlockRows = kBlockRows_;
   static constexpr int kCols = kColsPerLane * kLanes;
   static constexpr int kRowsPerStep = 32 / kLanes;
-  static constexpr int kSteps = kWarpRows / kRowsPerStep;
+  static constexpr int kSteps = kRows / kRowsPerStep;
   static constexpr int kWarpsAcross = kTileCols / kCols;
-  static constexpr int kThreads = 32 * kWarpsAcross * (kTileRows / kWarpRows);
-  static_assert(kTileCols % kCols == 0);
+  static constexpr int kThreads = 32 * kWarpsAcross * (kBlockRows / kRows);
+  static_assert(kTileCols % kCols == 0 && kTileRows % kBlockRows == 0);
 
   std::int64_t tile_row, tile_col;  ///< Of the block of threads, in tiles.
   int first_row;                    ///< Of this warp, in the tile.
@@ -36,13 +41,13 @@ struct WarpTile {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     tile_row = blockIdx.x / tiles_across;
     tile_col = blockIdx.x % tiles_across;
-    first_row = warp / kWarpsAcross * kWarpRows;
+    first_row = warp / kWarpsAcross * kRows;
     lane_row = lane / kLanes;
     col = warp % kWarpsAcross * kCols + lane % kLanes * kColsPerLane;
   }
 
   __device__ std::int64_t matrix_row(int step) const {
-    return tile_row * kTileRows + first_row + lane_row + step * kRowsPerStep;
+    return tile_row * kBlockRows + first_row + lane_row + step * kRowsPerStep;
   }
   __device__ std::int64_t matrix_col() const { return tile_col * kTileCols + col; }
 };
@@ -65,8 +70,12 @@ __device__ inline void load_pairs(const Value* address, Bf16Pair (&pairs)[4]) {
   }
 }
 
+/// grid.compact_offset() or grid.swizzled_offset() of a grid stored along `inner`, without what signs cost.
 __device__ inline std::size_t scale_offset(const ScaleGrid& grid, ScaleOrder order, std::int64_t i, std::int64_t j) {
-  return order == ScaleOrder::kCompact ? grid.compact_offset(i, j) : grid.swizzled_offset(i, j);
+  const auto outer = static_cast<std::uint64_t>(i), inner = static_cast<std::uint64_t>(j);
+  const std::uint64_t columns = (static_cast<std::uint64_t>(grid.inner) + 3) / 4;
+  if (order == ScaleOrder::kCompact) return outer * columns * 4 + inner;
+  return (outer / 128 * columns + inner / 4) * 512 + outer % 32 * 16 + outer % 128 / 32 * 4 + inner % 4;
 }
 
 }  // namespace gtp::cuda

@@ -64,7 +64,7 @@ class Transport {
   virtual void launched(std::string_view summary, cudaStream_t stream) = 0;
 
   /// The backend has just recorded `event` on `stream`, outside any capture: the transport may keep it as the sign that
-  /// its latest operation there is complete, which saves a record of its own.
+  /// its latest operation there is complete, which saves a record of its own. What is kept may be recorded again.
   virtual void recorded(const MarkerEvent&, cudaStream_t) {}
   /// No record may follow soon: whoever waits for one makes its own.
   virtual void flush() noexcept {}

@@ -1,9 +1,13 @@
-// How well the runtime hides communication behind GEMMs, with ranks as threads on one GPU (copies instead of links).
-// Three numbers, so that none can flatter, for the gathers alone (gradients dropped) and for gathers and reductions:
+// How well the runtime hides communication behind GEMMs: with ranks as threads on one GPU (copies instead of links),
+// or, started by launch.sh with --nccl, as processes with a GPU each. Three numbers, so that none can flatter, for the
+// gathers alone (gradients dropped) and for gathers and reductions:
 //   hidden fraction      h = 1 - (T_on - T_null) / T_comm     T_null: the same GEMMs, weights whole, gradients dropped
 //   compute dilation     s = GEMM time while communicating / GEMM time alone
 //   schedule efficiency  max(T_null, T_comm) / T_on
-//     cuda_overlap [--ranks N] [--tokens N] [--layers N] [--hidden N] [--microbatches N] [--repeats N]
+//     cuda_overlap [--nccl] [--windows] [--depth N] [--ranks N] [--tokens N] [--layers N] [--hidden N]
+//                  [--microbatches N] [--repeats N]
+// --windows registers buffers with NCCL, whose copy engines then do gathers if NCCL_CTA_POLICY=ZERO; --depth: of
+// prefetch.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -12,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "../kernels/cuda/nccl_job.hpp"
 #include "bf16_gemm.hpp"
 #include "kernels/cuda/loopback_world.hpp"
 #include "kernels/runtime.hpp"
@@ -30,20 +35,29 @@ struct Flags {
   std::int64_t hidden = 4096;
   std::int64_t microbatches = 4;
   std::int64_t repeats = 15;
+  std::int64_t depth = 1;
+  bool nccl = false;
+  bool windows = false;
 };
 
 Flags parse(int argc, char** argv) {
   Flags flags;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
+    if (name == "--nccl" || name == "--windows") {
+      (name == "--nccl" ? flags.nccl : flags.windows) = true;
+      --i;
+      continue;
+    }
     std::int64_t* target = name == "--ranks"          ? &flags.ranks
                            : name == "--tokens"       ? &flags.tokens
                            : name == "--layers"       ? &flags.layers
                            : name == "--hidden"       ? &flags.hidden
                            : name == "--repeats"      ? &flags.repeats
+                           : name == "--depth"        ? &flags.depth
                            : name == "--microbatches" ? &flags.microbatches
                                                       : nullptr;
-    if (target == nullptr) throw std::runtime_error("unknown flag " + name);
+    if (target == nullptr || i + 1 == argc) throw std::runtime_error("unknown flag " + name);
     std::from_chars(argv[i + 1], argv[i + 1] + std::strlen(argv[i + 1]), *target);
   }
   return flags;
@@ -68,7 +82,7 @@ struct Timed {
 class Rank {
  public:
   Rank(CudaBackend& backend, const Topology& topology, const Flags& flags)
-      : flags_(flags), backend_(backend), runtime_(backend, topology, backend.rank()) {
+      : flags_(flags), backend_(backend), runtime_(backend, topology, backend.rank(), options(flags)) {
     compute_ = backend.create_stream("compute", StreamPriority::kNormal);
     const auto square = static_cast<std::size_t>(flags.hidden * flags.hidden);
     const auto activation = static_cast<std::size_t>(flags.tokens * flags.hidden) * 2;
@@ -110,6 +124,12 @@ class Rank {
   }
 
  private:
+  static RuntimeOptions options(const Flags& flags) {
+    RuntimeOptions options;
+    options.prefetch_depth = static_cast<std::uint32_t>(flags.depth);
+    options.gtp_remat_nccl_ub = options.register_gather_outputs = flags.windows;
+    return options;
+  }
   void microbatch(const Mode& mode) {
     for (ShardedWeight* weight : weights_) {
       const void* view = materialize(*weight, Use::kForward, mode);
@@ -176,16 +196,17 @@ struct Result {
   std::array<double, kModes.size()> gemm{};
 };
 
-/// All ranks begin together; a step lasts until the last has ended. Modes take turns.
-Result measure(LoopbackWorld& world, Rank& rank, std::int64_t self, const Flags& flags) {
+/// All ranks begin together; a step lasts until the last has ended. Modes take turns. `meet` waits for all ranks.
+template <class Meet>
+Result measure(Rank& rank, const Flags& flags, const Meet& meet) {
   std::array<std::vector<double>, kModes.size()> steps;
   std::array<std::vector<double>, kModes.size()> gemms;
   for (std::int64_t repeat = -3; repeat < flags.repeats; ++repeat) {
     for (std::size_t which = 0; which < kModes.size(); ++which) {
-      world.barrier(self);
+      meet();
       const auto from = Clock::now();
       rank.step(kModes[which]);
-      world.barrier(self);
+      meet();
       if (repeat < 0) continue;
       steps[which].push_back(std::chrono::duration<double, std::milli>(Clock::now() - from).count());
       gemms[which].push_back(rank.gemm_time());
@@ -209,24 +230,30 @@ void print(const char* what, const Result& result, std::size_t with, std::size_t
 }
 
 void print(const Flags& flags, const Result& result) {
-  std::printf("%lld ranks on one GPU, %lld microbatches of %lld tokens a rank, %lld layers of [%lld, %lld] bf16\n",
-              static_cast<long long>(flags.ranks), static_cast<long long>(flags.microbatches),
-              static_cast<long long>(flags.tokens), static_cast<long long>(flags.layers),
-              static_cast<long long>(flags.hidden), static_cast<long long>(flags.hidden));
+  const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
+  std::printf(
+      "%lld ranks %s%s, depth %lld, %lld microbatches of %lld tokens a rank, %lld layers of [%lld, %lld] bf16\n",
+      number(flags.ranks), flags.nccl ? "over NCCL" : "on one GPU", flags.windows ? " (windows)" : "",
+      number(flags.depth), number(flags.microbatches), number(flags.tokens), number(flags.layers), number(flags.hidden),
+      number(flags.hidden));
   print("gathers", result, kGathersOn, kGathersAlone);
   print("gathers and reductions", result, kAllOn, kAllAlone);
 }
 
-int run(const Flags& flags) {
-  LoopbackWorld world({.ranks = flags.ranks});
+Topology topology_of(std::int64_t ranks) {
   TopologyOptions options;
-  options.world_size = flags.ranks;
-  options.tensor_parallel_num_weight_shards = flags.ranks;
-  const Topology topology = require_topology(options);
+  options.world_size = ranks;
+  options.tensor_parallel_num_weight_shards = ranks;
+  return require_topology(options);
+}
+
+int run_threads(const Flags& flags) {
+  LoopbackWorld world({.ranks = flags.ranks});
+  const Topology topology = topology_of(flags.ranks);
   int failed = 0;
   for (const RankOutcome& end : world.run([&](std::int64_t self, CudaBackend&backend) {
          Rank rank(backend, topology, flags);
-         const Result result = measure(world, rank, self, flags);
+         const Result result = measure(rank, flags, [&] { world.barrier(self); });
          if (self == 0) print(flags, result);
        })) {
     if (end.ok()) continue;
@@ -236,11 +263,47 @@ int run(const Flags& flags) {
   return failed;
 }
 
+/// A gather of a few bytes: its end is seen by all ranks within microseconds, that of a barrier over TCP is not.
+class Meeting {
+ public:
+  explicit Meeting(const JobEnvironment& job)
+      : over_(test::raw_communicator(job, "meeting")),
+        stream_(cuda::make_stream()),
+        own_(kBytes),
+        all_(kBytes * static_cast<std::size_t>(job.world_size)) {}
+  ~Meeting() { ncclCommDestroy(over_); }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  void operator()() const {
+    cuda::nccl_check(ncclAllGather(own_.get(), all_.get(), kBytes, ncclUint8, over_, stream_.get()), "meeting");
+    cuda::cuda_check(cudaStreamSynchronize(stream_.get()), "meeting");
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 256;
+  ncclComm_t over_;
+  cuda::UniqueStream stream_;
+  cuda::DeviceMemory own_, all_;
+};
+
+int run_process(Flags flags) {
+  const JobEnvironment job = job_environment();
+  NcclWorld world = NcclWorld::from_job(job, test::job_options(job));
+  flags.ranks = world.size();
+  const Meeting meeting(job);
+  Rank rank(world.backend(), topology_of(flags.ranks), flags);
+  const Result result = measure(rank, flags, meeting);
+  if (world.rank() == 0) print(flags, result);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    return run(parse(argc, argv));
+    const Flags flags = parse(argc, argv);
+    return flags.nccl ? run_process(flags) : run_threads(flags);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -56,21 +56,26 @@ void dequantize(std::vector<Case>& cases, std::int64_t input) {
       }));
 }
 
-template <class Value, int kUnroll, int kBlocks>
+template <class Value, int kThreads, int kUnroll, int kBlocks>
 void amax(std::vector<Case>& cases, std::int64_t input) {
   cases.push_back(amax_case(
-      named<Value>("nvfp4 amax", std::to_string(kUnroll) + " packets" + " b" + std::to_string(kBlocks)), input,
-      type_of<Value>(),
+      named<Value>("nvfp4 amax",
+                   std::to_string(kThreads) + "x" + std::to_string(kUnroll) + " b" + std::to_string(kBlocks)),
+      input, type_of<Value>(),
       [](const std::uint8_t* values, std::int64_t count, float* result, AmaxWorkspace* workspace, cudaStream_t stream) {
-        launch_nvfp4_amax<Value, kUnroll, kBlocks, true>(kCall, values, count, workspace, result, stream);
+        launch_nvfp4_amax<Value, kThreads, kUnroll, kBlocks, true>(kCall, values, count, workspace, result, stream);
       }));
 }
 
-template <class Value, int kCols_, int kLanes, int kBlocks>
+/// `kRows` of a warp, `kBlockRows` of a block of threads.
+template <class Value, int kLanes, int kRows, int kBlockRows, int kBlocks, bool kEarly = false>
 void fp4_quantize(std::vector<Case>& cases, std::int64_t input) {
-  using Quantizer = Nvfp4Quantizer<Value, WarpTile<kCols_, kLanes>, true>;
+  using Quantizer = Nvfp4Quantizer<Value, WarpTile<8, kLanes, kRows, kBlockRows>, true, kEarly>;
+  const std::string rows =
+      std::to_string(kRows) + "/" + std::to_string(kBlockRows) + " rows " + (kEarly ? "early " : "");
   cases.push_back(nvfp4_quantize_case(
-      named<Value>("nvfp4 quantize", tile_text(kCols_, kLanes, kBlocks)), input, type_of<Value>(), ScaleOrder::kCompact,
+      named<Value>("nvfp4 quantize", rows + tile_text(8, kLanes, kBlocks)), input, type_of<Value>(),
+      ScaleOrder::kCompact,
       [](const SourceMatrix& source, const float* largest, const QuantizedCopy& row, cudaStream_t stream) {
         launch_nvfp4_quantize<Quantizer, kBlocks>(kCall, nvfp4_quantize_arguments(source, largest, row), stream);
       }));
@@ -111,12 +116,17 @@ void add_mxfp8(std::vector<Case>& cases, std::int64_t input) {
 
 void add_nvfp4(std::vector<Case>& cases, std::int64_t input) {
   using Bf16 = __nv_bfloat16;
-  amax<Bf16, 4, 8>(cases, input);
-  amax<Bf16, 8, 4>(cases, input);
-  fp4_quantize<Bf16, 8, 8, 4>(cases, input);
-  fp4_quantize<Bf16, 8, 16, 4>(cases, input);
-  fp4_quantize<float, 8, 8, 2>(cases, input);
-  fp4_quantize<float, 8, 8, 3>(cases, input);
+  amax<Bf16, 256, 8, 4>(cases, input);
+  amax<Bf16, 512, 8, 2>(cases, input);
+  amax<Bf16, 1024, 8, 1>(cases, input);
+  fp4_quantize<Bf16, 8, 32, 128, 4>(cases, input);
+  fp4_quantize<Bf16, 8, 16, 32, 10>(cases, input);
+  fp4_quantize<Bf16, 8, 16, 32, 10, true>(cases, input);
+  fp4_quantize<Bf16, 16, 16, 64, 8>(cases, input);
+  fp4_quantize<float, 8, 32, 128, 3>(cases, input);
+  fp4_quantize<float, 8, 16, 32, 10>(cases, input);
+  fp4_quantize<float, 8, 16, 32, 10, true>(cases, input);
+  fp4_quantize<float, 8, 16, 32, 12>(cases, input);
   for (const ScaleOrder order : {ScaleOrder::kCompact, ScaleOrder::kSwizzled}) {
     transpose<256, 256, 4>(cases, input, order);
     transpose<512, 128, 4>(cases, input, order);

@@ -1,8 +1,10 @@
 // Streams, events, memory, graphs and failures of a CudaBackend, on one GPU and without peers.
 #include <set>
+#include <thread>
 
 #include "device_rig.hpp"
 #include "kernels/cuda/loopback_world.hpp"
+#include "kernels/cuda/operation_tracker.hpp"
 
 using namespace gtp;
 using namespace gtp::test;
@@ -292,6 +294,52 @@ TEST_CASE("a trace names lanes, operations and weights, and counts microseconds"
   bench.fill(3, bench.first);
   REQUIRE(spans.texts == std::vector<std::string>{"first fill w", "second host-function delay"});
   CHECK(spans.lengths[1] >= 30000);
+}
+
+TEST_CASE("the oldest operation that is pending is known, past one whose event was recorded again") {
+  Bench bench;
+  const cudaStream_t stream = CudaBackend::native(bench.first);
+  cuda::OperationTracker tracker(true);
+  const cuda::MarkerEvent markers[] = {cuda::make_marker(), cuda::make_marker()};
+  CHECK_FALSE(tracker.oldest());
+  bench.delay(200, bench.first);
+  for (const int i : {0, 1}) {
+    REQUIRE(markers[i]->record(stream) == cudaSuccess);
+    tracker.add("all-gather", i == 0 ? "w0" : "w1", markers[i]);
+  }
+  REQUIRE(tracker.oldest());
+  CHECK(tracker.oldest()->weight == "w0");
+  CHECK(tracker.oldest()->operation == "all-gather");
+  REQUIRE(markers[0]->record(stream) == cudaSuccess);
+  REQUIRE(tracker.oldest());
+  CHECK(tracker.oldest()->weight == "w1");
+  CHECK(tracker.last_seen()->weight == "w1");
+  bench.backend.synchronize(bench.first, kLimit);
+  CHECK_FALSE(tracker.oldest());
+}
+
+TEST_CASE("a hang is found behind more operations than are tracked") {
+  Bench bench;
+  const cudaStream_t stream = CudaBackend::native(bench.first);
+  cuda::OperationTracker tracker(true);
+  cuda::MarkerRing ring;
+  ring.prepare(cuda::OperationTracker::kCapacity / 2);
+  const auto run = [&](const char* weight) {
+    const cuda::MarkerEvent& marker = ring.next();
+    REQUIRE(marker->record(stream) == cudaSuccess);
+    tracker.add("all-reduce", weight, marker);
+  };
+  for (int i = 0; i < 1000; ++i) run("done");
+  bench.backend.synchronize(bench.first, kLimit);
+  bench.delay(300, bench.first);
+  run("stuck");
+  run("behind");
+  REQUIRE(tracker.oldest());
+  CHECK(tracker.oldest()->weight == "stuck");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(tracker.oldest()->stalled >= std::chrono::milliseconds(20));
+  bench.backend.synchronize(bench.first, kLimit);
+  CHECK_FALSE(tracker.oldest());
 }
 
 TEST_CASE("a backend that gave up refuses everything, and is taken apart") {

@@ -11,10 +11,10 @@
 #include "kernels/cuda/bounded.hpp"
 #include "kernels/cuda/device_checks.hpp"
 #include "kernels/cuda/failure_cell.hpp"
-#include "kernels/cuda/job_environment.hpp"
 #include "kernels/cuda/nccl_api.hpp"
 #include "kernels/cuda/nccl_world.hpp"
 #include "kernels/cuda/store_wait.hpp"
+#include "kernels/job_environment.hpp"
 #include "kernels/tcp_store.hpp"
 
 using namespace gtp;

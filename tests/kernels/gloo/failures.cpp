@@ -63,7 +63,7 @@ std::string config_error(std::vector<std::pair<std::string, std::string>> change
     return std::nullopt;
   };
   try {
-    gloo_config_from(lookup);
+    job_environment_from(lookup);
     return "";
   } catch (const RuntimeError& error) {
     CHECK(error.status() == RuntimeStatus::kInvalidPlan);
@@ -178,12 +178,12 @@ TEST_CASE("a process without a rank 0 says where nobody listens") {
 TEST_CASE("a variable that is missing or makes no sense is named") {
   CHECK(config_error({}) == "");
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
-    CHECK(holds(config_error({{name, "absent"}}), std::string("variable ") + name + " is not set"));
-    CHECK(holds(config_error({{name, ""}}), std::string("variable ") + name + " is not set"));
+    CHECK(holds(config_error({{name, "absent"}}), std::string(name) + " is not in the environment"));
+    CHECK(holds(config_error({{name, ""}}), std::string(name) + " is not in the environment"));
   }
   CHECK(config_error({{"RANK", "4"}}) == "RANK is `4`, not a number from 0 to 3");
   CHECK(config_error({{"RANK", "-1"}}) == "RANK is `-1`, not a number from 0 to 3");
-  CHECK(config_error({{"WORLD_SIZE", "2x"}}) == "WORLD_SIZE is `2x`, not a number from 1 to 65536");
+  CHECK(config_error({{"WORLD_SIZE", "2x"}}) == "WORLD_SIZE is `2x`, not a number from 1 to 1048576");
   CHECK(holds(config_error({{"WORLD_SIZE", "99999999999999999999"}}), "WORLD_SIZE is"));
   CHECK(config_error({{"MASTER_PORT", "70000"}}) == "MASTER_PORT is `70000`, not a number from 1 to 65535");
   CHECK(config_error({{"GTP_STORE_PORT", "0"}}) == "GTP_STORE_PORT is `0`, not a number from 1 to 65535");
