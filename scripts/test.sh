@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what the tests need, builds with g++ under AddressSanitizer and UndefinedBehaviorSanitizer and runs every test,
-# builds the programs with clang under ThreadSanitizer and runs what is concurrent, and checks the format. The last line
-# is `N passed, N failed[, N skipped]`.
+# builds the programs with clang under ThreadSanitizer and runs what is concurrent, fuzzes every reader for a short while,
+# and checks the format. The last line is `N passed, N failed[, N skipped]`.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -29,10 +29,12 @@ concurrent="kernel_runtime_tests c_api_test"
 if meson compile -C "$clang" gtplan train compare_runs $concurrent; then echo "clang: no warnings"; else failed=1; fi
 TSAN_OPTIONS=halt_on_error=1 meson test -C "$clang" --no-rebuild --suite concurrent --print-errorlogs || true
 
+if GTPLAN_FUZZ_FOLDER="$build-fuzz" tests/fuzz/run.sh 5; then :; else failed=$((failed + 1)); fi
+
 if git ls-files '*.cpp' '*.hpp' '*.h' '*.c' '*.cu' '*.cuh' | xargs -r clang-format --dry-run -Werror; then
   echo "format: clean"
 else
   failed=$((failed + 1))
 fi
 python3 scripts/count_tests.py "$build/meson-logs/testlog.json" "$clang/meson-logs/testlog.json" \
-  --also-passed $((2 - failed)) --also-failed "$failed"
+  --also-passed $((3 - failed)) --also-failed "$failed"

@@ -8,13 +8,14 @@
 #include <gtp/rule.hpp>
 #include <gtp/rules/names.hpp>
 #include <gtp/rules/precision.hpp>
+#include <gtp/rules/unsaid.hpp>
 
 namespace gtp::rules {
 
 namespace detail {
 
 inline Findings high_precision_states(const Facts& f) {
-  if (f.on("use_precision_aware_optimizer"_opt)) return {};
+  if (!off_or_unsaid(f, "use_precision_aware_optimizer"_opt)) return {};
   std::optional<Finding> finding;
   for (const OptionId option :
        {"main_grads_dtype"_opt, "main_params_dtype"_opt, "exp_avg_dtype"_opt, "exp_avg_sq_dtype"_opt}) {
@@ -74,8 +75,7 @@ inline constexpr Rule kPrecisionState[] = {
      "low-precision-states-need-precision-aware",
      Severity::Error,
      Phase::Startup,
-     {"use_precision_aware_optimizer"_opt, "main_grads_dtype"_opt, "main_params_dtype"_opt, "exp_avg_dtype"_opt,
-      "exp_avg_sq_dtype"_opt},
+     {},
      "optimizer state below fp32 needs the precision-aware optimizer",
      "The ordinary optimizer keeps main weights, gradients and moments in fp32.",
      "set use_precision_aware_optimizer, or use fp32",
