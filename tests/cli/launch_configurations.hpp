@@ -121,8 +121,8 @@ inline bool is_extra(OptionId option, const Config& config) {
   const Option& row = kOptions[option.index];
   if (row.name.find("num_weight_shards") != std::string_view::npos || row.name == "num_experts") return false;
   if (row.name == "expert_model_parallel_size") return false;
-  return row.section != Section::Surroundings && row.section != Section::Derived && exists(option, config.version()) &&
-         config.given(option) == nullptr && row.name != "use_checkpoint_args";
+  return !flags_of(row).empty() && exists(option, config.version()) && config.given(option) == nullptr &&
+         row.name != "use_checkpoint_args";
 }
 
 inline bool valid(const Config& config) {

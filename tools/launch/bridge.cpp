@@ -69,6 +69,7 @@ std::vector<std::string> bridge_overrides(const Setting& setting, const Facts& f
   std::vector<std::string> overrides{fmt::format("{}={}", row.bridge, value)};
   // The dataset owns the length of a sequence, and the model's must be equal.
   if (setting.option == "seq_length"_opt) overrides.push_back(fmt::format("dataset.seq_length={}", value));
+  if (setting.option == "padded_vocab_size"_opt) overrides.emplace_back("model.should_pad_vocab=false");
   return overrides;
 }
 

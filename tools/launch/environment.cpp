@@ -309,11 +309,18 @@ class EnvironmentMaker {
            "HybridEP: the ranks of an expert group that NVLink connects"});
   }
 
+  /// Of the rule that `check` has for it; its id where there is none.
+  static std::string_view code_of(std::string_view rule) {
+    for (const Rule* row : all_rules())
+      if (row->id == rule) return row->code;
+    return rule;
+  }
+
   void report(const Variable& variable, Severity severity, std::string_view rule, std::string message,
               std::string note) {
     out_.problems.push_back({.severity = severity,
                              .phase = severity == Severity::Error ? Phase::Startup : Phase::Silent,
-                             .code = rule,
+                             .code = code_of(rule),
                              .rule = rule,
                              .message = std::move(message),
                              .primary = {"", variable.place, fmt::format("`{}` here", variable.value)},

@@ -83,12 +83,11 @@ class LaunchMaker {
     job_.size_words = size_words();
   }
 
-  /// A rule that `check` has reported is not reported again.
+  /// A rule that `check` has reported is not reported again; there can be many values with variables in them.
   void add_problems(Diagnostics problems) {
     for (Diagnostic& problem : problems)
-      if (std::ranges::none_of(checked_.diagnostics, [&](const Diagnostic& d) {
-            return d.rule == problem.rule && d.primary.place == problem.primary.place;
-          }))
+      if (problem.rule == rules::kUnresolved.id ||
+          std::ranges::none_of(checked_.diagnostics, [&](const Diagnostic& d) { return d.rule == problem.rule; }))
         launch_.problems.push_back(std::move(problem));
   }
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 
+#include "tools/utf8.hpp"
+
 namespace gtp::cli {
 
 namespace {
@@ -18,29 +20,9 @@ bool means_nothing_to_a_shell(char c) {
   return is_letter(c) || is_digit(c) || kOthers.find(c) != std::string_view::npos;
 }
 
-/// A code point and its bytes.
-struct CodePoint {
-  std::uint32_t value = 0;
-  std::size_t size = 1;
-};
-
-CodePoint decode(std::string_view text, std::size_t at) {
-  const auto first = static_cast<unsigned char>(text[at]);
-  CodePoint point{first, 1};
-  if (first >= 0xF0U)
-    point = {first & 0x07U, 4};
-  else if (first >= 0xE0U)
-    point = {first & 0x0FU, 3};
-  else if (first >= 0xC0U)
-    point = {first & 0x1FU, 2};
-  for (std::size_t i = 1; i < point.size && at + i < text.size(); ++i)
-    point.value = (point.value << 6U) | (static_cast<unsigned char>(text[at + i]) & 0x3FU);
-  return point;
-}
-
 /// YAML's printable characters, without line ends and the byte order mark.
-bool is_printable(std::uint32_t point) {
-  constexpr std::uint32_t kNextLine = 0x85, kLineSeparator = 0x2028, kParagraphSeparator = 0x2029, kByteOrder = 0xFEFF;
+bool is_printable(char32_t point) {
+  constexpr char32_t kNextLine = 0x85, kLineSeparator = 0x2028, kParagraphSeparator = 0x2029, kByteOrder = 0xFEFF;
   if (point < 0x20U || (point >= 0x7FU && point < 0xA0U)) return false;
   return point != kNextLine && point != kLineSeparator && point != kParagraphSeparator && point != kByteOrder &&
          (point & 0xFFFEU) != 0xFFFEU;
@@ -109,9 +91,9 @@ std::string yaml_quoted(std::string_view text) {
     else if (point.value == '\n')
       out += "\\n";
     else if (point.value < 0x100U)
-      out += fmt::format("\\x{:02x}", point.value);
+      out += fmt::format("\\x{:02x}", static_cast<std::uint32_t>(point.value));
     else
-      out += fmt::format("\\U{:08x}", point.value);
+      out += fmt::format("\\U{:08x}", static_cast<std::uint32_t>(point.value));
     at += point.size;
   }
   return out + '"';
