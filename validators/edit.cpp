@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <type_traits>
 #include <variant>
@@ -66,15 +65,34 @@ std::vector<std::string> words_of(const Value& value) {
       value);
 }
 
+/// A text in quotes that JSON and YAML read alike.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char letter : text) {
+    if (static_cast<unsigned char>(letter) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(letter));
+    else
+      out += letter == '"' || letter == '\\' ? std::string{'\\', letter} : std::string(1, letter);
+  }
+  return out + '"';
+}
+
 /// JSON, which is YAML too: what needs no quotes in YAML comes without them there.
 std::string json_text(const Value& value) {
   return std::visit(
-      [](const auto& v) -> std::string {
+      [&](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, std::monostate>)
+        if constexpr (std::is_same_v<T, std::monostate>) {
           return "null";
-        else
-          return nlohmann::json(v).dump();
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          return quoted(v);
+        } else if constexpr (std::is_same_v<T, StringList>) {
+          std::vector<std::string> words;
+          for (const std::string& word : v) words.push_back(quoted(word));
+          return fmt::format("[{}]", fmt::join(words, ", "));
+        } else {
+          return to_text(value);
+        }
       },
       value);
 }

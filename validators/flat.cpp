@@ -46,14 +46,14 @@ std::optional<std::string> layout_text(const Node& stages) {
 }
 
 /// The name that a key in another spelling means: `--no-bias-gelu-fusion`, `context-parallel-size`.
-std::string_view meant_by(std::string_view key, Version version) {
+std::string_view meant_by(std::string_view key, const Target& target) {
   if (key.find('-') == std::string_view::npos) return {};
   std::string flag(key.starts_with("--") ? "" : "--");
   flag += key;
-  if (const auto match = find_flag(flag, version)) return name_of(match->option);
+  if (const auto match = find_flag(flag, target.version)) return name_of(match->option);
   std::string name(key.substr(std::min(key.find_first_not_of('-'), key.size())));
   std::replace(name.begin(), name.end(), '-', '_');
-  if (const auto option = find_settable(name); option && exists(*option, version)) return name_of(*option);
+  if (const auto option = find_settable(name); option && exists(*option, target)) return name_of(*option);
   return {};
 }
 
@@ -92,7 +92,7 @@ class FlatReader {
   std::optional<OptionId> resolve(const Entry& entry, bool to_checkpoint) {
     if (to_checkpoint)
       if (const auto derived = find_option(entry.key)) return derived;
-    const std::string_view meant = meant_by(entry.key, reading_.config.version());
+    const std::string_view meant = meant_by(entry.key, reading_.config.target());
     if (meant.empty()) return resolve_name(entry.key, entry.key_place, reading_.config.target(), reading_.out);
     Diagnostic d = rules::at_place(rules::kUnknownOption, entry.key, entry.key_place,
                                    "a flag's spelling; options are named in snake_case here");

@@ -104,7 +104,7 @@ class ModelReader {
   /// Options and words that the target does not have are left out: the shape is told as far as it can be.
   void set(OptionId option, std::string text, Place place, bool quoted = false) {
     const Option& row = row_of(option, target_.version);
-    if (!exists(option, target_.version) || full(out_)) return;
+    if (!exists(option, target_) || full(out_)) return;
     if (!row.choices.empty()) {
       const StringList choices = gtp::detail::split_words(row.choices);
       if (std::find(choices.begin(), choices.end(), text) == choices.end()) return;

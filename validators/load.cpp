@@ -199,6 +199,7 @@ class Loader {
     if (!request_.format && is_bridge(*root)) loaded_.format = InputFormat::BridgeYaml;
     if (loaded_.format == InputFormat::BridgeYaml) aim_at_bridge();
     if (!request_.format && is_nemo_rl(*root)) loaded_.format = InputFormat::NemoRl;
+    if (loaded_.format == InputFormat::NemoRl) aim_at_bridge();  // NeMo-RL builds its Megatron models with Bridge
     if (loaded_.format == InputFormat::NemoRl) return read_nemo_rl_config(*std::move(root), source);
     Reading reading{loaded_.config, loaded_.diagnostics, source};
     if (loaded_.format == InputFormat::MegatronTestYaml)

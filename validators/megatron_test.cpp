@@ -207,7 +207,7 @@ class TestReader {
     if (devices_ == &entry.value || nodes_ == &entry.value || entry.value.kind == Kind::Null) return;
     const std::optional<OptionId> option = find_settable(name);
     const bool settable =
-        option && exists(*option, reading_.config.version()) && kOptions[option->index].section != Section::Derived;
+        option && exists(*option, reading_.config.target()) && kOptions[option->index].section != Section::Derived;
     if (dot == std::string::npos) {
       reading_.out.push_back(
           rules::at_place(rules::kUnknownOption, entry.key, entry.key_place, "no flag: it has no `--`"));

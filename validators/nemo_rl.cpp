@@ -153,9 +153,9 @@ class NemoRlReader {
   [[nodiscard]] std::optional<OptionId> option_of(const Group& group, std::string_view key) const {
     for (const std::string_view home : group.homes)
       if (const auto row = bridge_homes().find(std::string(home).append(key)); row != bridge_homes().end())
-        if (exists(row->second, reading_.config.version())) return row->second;
+        if (exists(row->second, reading_.config.target())) return row->second;
     const std::optional<OptionId> option = find_settable(key);
-    if (!option || !exists(*option, reading_.config.version())) return std::nullopt;
+    if (!option || !exists(*option, reading_.config.target())) return std::nullopt;
     return kOptions[option->index].section == Section::Derived ? std::nullopt : option;
   }
 
@@ -165,7 +165,7 @@ class NemoRlReader {
     if (is_one_of(entry.key, kOwnKeys) || searches_++ > kMostSearches || full(reading_.out)) return;
     std::vector<std::string_view> names;
     for (const OptionId id : sorted_options())
-      if (exists(id, reading_.config.version())) names.push_back(name_of(id));
+      if (exists(id, reading_.config.target())) names.push_back(name_of(id));
     const std::string_view near = nearest(entry.key, names);
     if (near.empty() || near == entry.key || edit_distance(near, entry.key) > kSlip) return;
     reading_.out.push_back(rules::at_place(rules::kNotUnderstood, "", entry.key_place,

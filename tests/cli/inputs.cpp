@@ -22,7 +22,7 @@ TEST_CASE("a NeMo-RL file is read with the files that it builds on and errors st
   const std::string recipe = folder.file("recipes/a.yaml", "defaults: ../base.yaml\ncluster:\n  num_nodes: 2\n");
   const auto outcome = gtplan({"check", "--format", "concise", recipe});
   CHECK(outcome.exit == 1);
-  CHECK(outcome.output.find("recipes/a.yaml:3:14: error[GTP021]") != std::string::npos);
+  CHECK(outcome.output.find("recipes/a.yaml:3:14: error[GTP951]") != std::string::npos);
   CHECK(gtplan({"check", "--world-size", "12", recipe}).exit == 0);
 }
 

@@ -195,7 +195,7 @@ TEST_CASE("codes and ids are unique, and every row is documented") {
     CHECK(!rule->help.empty());
   }
   CHECK(find_rule("GTP003") == find_rule("dense-shards-multiple-of-tp"));
-  CHECK(find_rule("GTP999") == nullptr);
+  CHECK(find_rule("GTP000") == nullptr);
 }
 
 TEST_CASE("an option that is required and unknown is an error") {
