@@ -28,9 +28,9 @@ constexpr const char* kDescription =
 constexpr const char* kExamples =
     "Examples:\n"
     "  gtplan diff old.yaml new.yaml --world-size 64\n"
-    "  gtplan diff plan.json config.yaml                                   is this still what was planned?\n"
+    "  gtplan diff plan.json config.yaml                                     is this still what was planned?\n"
     "  gtplan diff config.yaml config.yaml --set-b context_parallel_size=2   what one change leads to\n"
-    "  gtplan diff config.yaml -- --tensor-model-parallel-size 8           B is a Megatron command line\n"
+    "  gtplan diff config.yaml -- --tensor-model-parallel-size 8             B is a Megatron command line\n"
     "\n"
     "Exit status, as of `diff`: 0 nothing differs, 1 something does, 2 could not run. The other options hold for both.";
 
