@@ -98,7 +98,8 @@ class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* app, std::string name) const override {
     const bool configs = app->get_option_no_throw("CONFIG") != nullptr;
-    return fmt::format("\nUsage: {} [OPTIONS] {}\n", name, configs ? "CONFIG" : "TOPIC");
+    const std::string_view what = name.ends_with(" diff") ? "A B" : configs ? "CONFIG" : "TOPIC";
+    return fmt::format("\nUsage: {} [OPTIONS] {}\n", name, what);
   }
 };
 

@@ -13,10 +13,6 @@
 
 namespace gtp::cli {
 
-namespace {
-
-using Layout = JsonWriter::Layout;
-
 std::string_view name_of_section(Section section) {
   switch (section) {
     case Section::Topology:
@@ -50,6 +46,10 @@ std::string_view name_of_section(Section section) {
   }
   return "";
 }
+
+namespace {
+
+using Layout = JsonWriter::Layout;
 
 /// The framework's targets that a rule holds for, oldest first.
 std::vector<std::string_view> targets_of(const Rule& rule, Framework framework) {

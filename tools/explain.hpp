@@ -10,6 +10,8 @@
 
 namespace gtp::cli {
 
+[[nodiscard]] std::string_view name_of_section(Section section);
+
 [[nodiscard]] std::string rule_page(const Rule& rule);
 [[nodiscard]] std::string rule_json(const Rule& rule);
 

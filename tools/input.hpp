@@ -19,7 +19,7 @@
 
 namespace gtp::cli {
 
-enum class HowMany : std::uint8_t { One, Many };
+enum class HowMany : std::uint8_t { One, Many, Two };
 
 /// Words of the command line, not yet judged.
 struct InputOptions {

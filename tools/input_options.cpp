@@ -34,10 +34,11 @@ void add_input_options(Arguments& arguments, HowMany configs, std::span<const st
                        InputOptions& o) {
   o.how_many = configs;
   o.arguments = arguments.rest;
-  arguments.positionals("CONFIG", o.configs,
-                        configs == HowMany::Many
-                            ? "File, folder, pattern, `-` for standard input, or `-- ARGS...` at the end"
-                            : "File, `-` for standard input, or `-- ARGS...` at the end");
+  arguments.positionals(
+      "CONFIG", o.configs,
+      configs == HowMany::Many  ? "File, folder, pattern, `-` for standard input, or `-- ARGS...` at the end"
+      : configs == HowMany::Two ? "A and B: files, `-` for standard input, or for B `-- ARGS...` at the end"
+                                : "File, `-` for standard input, or `-- ARGS...` at the end");
   arguments.word("--input-format", o.input_format, "NAME", "Read CONFIG as this format instead of detecting it");
   arguments.word("--model", o.model, "FILE", "Hugging Face config.json that describes the model");
   arguments.word("--env-file", o.env_file, "FILE", "NAME=value lines: variables of the job's environment");

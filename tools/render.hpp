@@ -40,6 +40,8 @@ namespace gtp::cli {
 [[nodiscard]] std::string render_text(const CouldNotRun& failure, Paint paint);
 [[nodiscard]] std::string render_json(const CouldNotRun& failure);
 
+void write_diagnostic(JsonWriter& json, const Checked& checked, const Diagnostic& d);
+
 /// The value of the key `derived` of every JSON output.
 void write_derived(JsonWriter& json, const Report& report);
 

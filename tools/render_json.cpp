@@ -31,36 +31,6 @@ void write_label(JsonWriter& json, const Checked& checked, const Label& label) {
   json.end();
 }
 
-void write_diagnostic(JsonWriter& json, const Checked& checked, const Diagnostic& d) {
-  json.begin_object();
-  json.field("severity", gtp::to_text(d.severity));
-  json.field("phase", gtp::to_text(d.phase));
-  json.field("code", d.code);
-  json.field("rule", d.rule);
-  json.field("message", d.message);
-  write_label(json, checked, d.primary);
-  json.key("related");
-  json.begin_array();
-  for (const Label& label : d.related) {
-    json.begin_object();
-    write_label(json, checked, label);
-    json.end();
-  }
-  json.end();
-  json.field("notes", d.notes);
-  json.field("help", d.help);
-  json.key("fix");
-  json.begin_array();
-  for (const Fix& fix : d.fix) {
-    json.begin_object(Layout::Inline);
-    json.field("option", fix.option);
-    json.field("value", fix.value);
-    json.end();
-  }
-  json.end();
-  json.end();
-}
-
 void write_not_checked(JsonWriter& json, const Checked& checked) {
   json.begin_array();
   if (checked.report)
@@ -106,6 +76,36 @@ void begin_envelope(JsonWriter& json, const Target& target, Counts counts) {
 }
 
 }  // namespace
+
+void write_diagnostic(JsonWriter& json, const Checked& checked, const Diagnostic& d) {
+  json.begin_object();
+  json.field("severity", gtp::to_text(d.severity));
+  json.field("phase", gtp::to_text(d.phase));
+  json.field("code", d.code);
+  json.field("rule", d.rule);
+  json.field("message", d.message);
+  write_label(json, checked, d.primary);
+  json.key("related");
+  json.begin_array();
+  for (const Label& label : d.related) {
+    json.begin_object();
+    write_label(json, checked, label);
+    json.end();
+  }
+  json.end();
+  json.field("notes", d.notes);
+  json.field("help", d.help);
+  json.key("fix");
+  json.begin_array();
+  for (const Fix& fix : d.fix) {
+    json.begin_object(Layout::Inline);
+    json.field("option", fix.option);
+    json.field("value", fix.value);
+    json.end();
+  }
+  json.end();
+  json.end();
+}
 
 std::string render_json(const CheckedList& list) {
   std::string out;

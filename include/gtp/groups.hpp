@@ -97,6 +97,7 @@ class RankLoop {
   struct Level {
     std::int64_t size = 1;
     std::int64_t stride = 0;
+    friend constexpr bool operator==(const Level&, const Level&) = default;
   };
 
   /// Axes come with growing strides; one that continues the level before it is merged into that level.
@@ -133,6 +134,8 @@ class RankLoop {
     }
     return index;
   }
+
+  friend constexpr bool operator==(const RankLoop&, const RankLoop&) = default;
 
  private:
   std::array<Level, kMaxLevels> levels_{};
@@ -300,6 +303,9 @@ class GroupFamily {
     if (members_.offset(position) != offset) return std::nullopt;
     return GroupPlace{group, position};
   }
+
+  /// Whether the groups are the same, in a world of the same size.
+  friend constexpr bool operator==(const GroupFamily&, const GroupFamily&) = default;
 
  private:
   detail::RankLoop groups_;

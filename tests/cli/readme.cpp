@@ -43,6 +43,8 @@ int check_document(const std::string& name) {
 
 TEST_CASE("the README shows what the program prints") { CHECK(check_document("README.md") == 2); }
 
+TEST_CASE("the guide shows what the program prints") { CHECK(check_document("docs/guide.md") == 2); }
+
 TEST_CASE("the catalogue in docs/rules.md is the table of rules") {
   constexpr std::string_view kGenerated = "<!-- from here: gtplan explain --list --format markdown -->\n\n";
   const std::string name = std::string(GTP_SOURCE_ROOT) + "/docs/rules.md";

@@ -1,0 +1,10 @@
+# shellcheck shell=sh disable=SC1003,SC2016
+# Environment of every process of the job
+# Written by gtplan 0.1.0 for megatron-core@d98e8a64. GTP is experimental upstream.
+# 32 ranks = TP 1 x GTP_remat 4 x CP 1 x DP 8 x PP 1; experts: ETP 1 x EP 8 x EGTP_remat 2 x DP 2 x PP 1
+# WARNING: megatron-bridge@067f987d does not wire GTP: it makes its process groups without a remat axis, whatever the weight shards say. Use Megatron-LM, or a newer Megatron-Bridge.
+# WARNING: Megatron-Bridge has no place for max_position_embeddings, mock_data: a recipe decides them
+# given in the input
+export CUDA_DEVICE_MAX_CONNECTIONS=32
+# collectives start ahead of the GEMMs that they hide behind
+export TORCH_NCCL_HIGH_PRIORITY=1
