@@ -300,7 +300,7 @@ TEST_CASE("no bytes make a reader of clusters fail in another way than by saying
   for (const std::string text : kTexts)
     for (int round = 0; round < 300; ++round) {
       std::string changed = text.substr(0, 1 + random() % text.size());
-      for (unsigned i = random() % 4; i > 0; --i)
+      for (auto i = random() % 4; i > 0; --i)
         changed[random() % changed.size()] = "\0[]<>{}\"'=,:-9aN\x1B\t\n /"[random() % 21];
       const Loaded loaded = load_cluster(changed);
       refused += loaded.readable ? 0 : 1;
