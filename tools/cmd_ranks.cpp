@@ -33,7 +33,7 @@ constexpr const char* kExamples =
     "  gtplan ranks plan.json --cluster gb200-nvl72 --placement        which groups leave a host or an NVLink domain\n"
     "  gtplan ranks plan.json --cluster slurm --cluster topology.txt --place --format slurm-hostfile\n"
     "\n"
-    "Hosts are called node00, node01, ... unless --cluster lists them: replace them by those that the scheduler gave.";
+    "Hosts that no --cluster lists are called node00, node01, ...: replace them by those that the scheduler gave.";
 
 struct Options {
   InputOptions input;
