@@ -40,7 +40,10 @@ class ClusterReading {
     out_.back().help = "correct the description of the cluster at the place shown";
     return false;
   }
-  bool fail(std::size_t begin, std::size_t end, std::string label) { return fail(place(begin, end), std::move(label)); }
+  /// Beyond the text means its end.
+  bool fail(std::size_t begin, std::size_t end, std::string label) {
+    return fail(place(std::min(begin, text.size()), std::min(end, text.size())), std::move(label));
+  }
   /// At a part of `text`.
   bool fail(std::string_view part, std::string label) {
     const auto begin = static_cast<std::size_t>(part.data() - text.data());
