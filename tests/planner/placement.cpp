@@ -244,7 +244,8 @@ TEST_CASE("advice names the largest legal sizes that fit") {
                                            {"tensor_model_parallel_size", "2"},
                                            {"tensor_parallel_num_weight_shards", "16"},
                                            {"expert_model_parallel_size", "8"},
-                                           {"num_moe_experts", "16"}},
+                                           {"sequence_parallel", "true"},
+                                           {"num_experts", "16"}},
                                           diagnostics);
   REQUIRE(diagnostics.empty());
   const Report report = check(config);
