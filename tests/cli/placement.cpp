@@ -97,6 +97,6 @@ TEST_CASE("what cannot be placed is refused") {
   CHECK(gtplan({"ranks", file, "--placement", "--rank", "1"}).exit == 2);
   const Outcome unknown = gtplan({"check", file, "--cluster", "h100-9"});
   CHECK(unknown.exit == 2);
-  CHECK(unknown.error.find("did you mean `h100-8`?") != std::string::npos);
+  CHECK(unknown.output.find("did you mean `h100-8`?") != std::string::npos);
   CHECK(gtplan({"check", file, "--cluster", folder.file("bad.json", "{\"nodes\":1}")}).exit == 2);
 }
