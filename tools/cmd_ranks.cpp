@@ -30,14 +30,18 @@ constexpr const char* kExamples =
     "  gtplan ranks plan.json --format json --group gtp_remat,ep       the ranks of every group of two families\n"
     "  gtplan ranks plan.json --format json --digest                   to compare two layouts\n"
     "  gtplan ranks plan.json --gpus-per-node 8 --format mpi-rankfile -o rankfile\n"
+    "  gtplan ranks plan.json --cluster gb200-nvl72 --placement        which groups leave a host or an NVLink domain\n"
+    "  gtplan ranks plan.json --cluster slurm --cluster topology.txt --place --format slurm-hostfile\n"
     "\n"
-    "Hosts are called node00, node01, ...: replace them by those that the scheduler gave.";
+    "Hosts that no --cluster lists are called node00, node01, ...: replace them by those that the scheduler gave.";
 
 struct Options {
   InputOptions input;
   std::vector<std::string> groups;
   std::optional<std::string> rank;
   bool digest = false;
+  bool placement = false;
+  bool place = false;
 };
 
 /// All families when none is named. In upstream's order, whatever the order of the names.
@@ -58,6 +62,8 @@ struct Wanted {
   bool some_families = false;
   std::optional<std::int64_t> rank;
   bool digest = false;
+  bool placement = false;  ///< instead of ranks
+  bool place = false;
 
   [[nodiscard]] bool json() const { return format == "json"; }
   [[nodiscard]] bool hostfile() const { return format == "slurm-hostfile" || format == "mpi-rankfile"; }
@@ -70,11 +76,24 @@ void expect_consistent(const Wanted& wanted) {
     throw CouldNotRun{fmt::format("--rank has no format `{}`", wanted.format), "use text or json"};
   if (wanted.hostfile() && (wanted.digest || wanted.some_families))
     throw CouldNotRun{fmt::format("the format `{}` knows no groups", wanted.format), "leave out --group and --digest"};
+  if (wanted.placement && (wanted.rank || wanted.digest || wanted.hostfile()))
+    throw CouldNotRun{"--placement counts groups, and shows no ranks", "leave out --rank, --digest and host files"};
+}
+
+/// Without a host file to be written, --place shows what it does.
+bool shows_placement(const Options& options, std::string_view format) {
+  return options.placement || (options.place && format != "slurm-hostfile" && format != "mpi-rankfile");
 }
 
 Wanted understand(const Options& options) {
-  Wanted wanted{
-      format_of(options.input, kFormats), select_families(options.groups), !options.groups.empty(), {}, options.digest};
+  const std::string_view format = format_of(options.input, kFormats);
+  Wanted wanted{.format = format,
+                .families = select_families(options.groups),
+                .some_families = !options.groups.empty(),
+                .rank = {},
+                .digest = options.digest,
+                .placement = shows_placement(options, format),
+                .place = options.place};
   if (options.rank) {
     wanted.rank = parse_int(*options.rank).value;
     if (!wanted.rank) throw CouldNotRun{fmt::format("--rank `{}` is not a number of a rank", *options.rank)};
@@ -109,20 +128,45 @@ void write(const Wanted& wanted, const RankMap& map, Output& output) {
   write_rank_table(map, style_of(wanted.format), output);
 }
 
+/// A cluster that only says how large hosts are is what the job's options say, too.
+Cluster cluster_of(const Checked& checked, std::optional<std::int64_t> gpus_per_node) {
+  Cluster cluster = checked.loaded.cluster.value_or(Cluster{});
+  if (!cluster.gpus_per_host) cluster.gpus_per_host = gpus_per_node;
+  return cluster;
+}
+
+void write_placed(const Wanted& wanted, RankMap& map, const Cluster& cluster, Output& output) {
+  const RankPlacement placement(cluster, map, wanted.place);
+  if (!wanted.json())
+    for (const std::string& warning : placement.warnings()) write_error(fmt::format("warning: {}\n", warning));
+  if (wanted.placement)
+    return wanted.json() ? placement.write_json(output) : placement.write_table(style_of(wanted.format), output);
+  if (wanted.place) write_error(placement.changes());
+  map.hosts = placement.hosts();
+  write(wanted, map, output);
+}
+
 Exit run(const Options& options) {
   using namespace literals;
   const Wanted wanted = understand(options);
   if (list_targets(options.input)) return Exit::Valid;
   CheckedList list = load_and_check(options.input);
   need_topology(list, "ranks");
-  if (wanted.hostfile()) need(list.configs.front(), "ranks", std::array{"gpus_per_node"_opt});
+  Checked& checked = list.configs.front();
+  const bool listed = checked.loaded.cluster && !checked.loaded.cluster->hosts.empty();
+  if (wanted.hostfile() || (wanted.placement && !listed)) need(checked, "ranks", std::array{"gpus_per_node"_opt});
   if (!report_unless_valid(list, options.input)) return list.exit();
-  const Report& report = *list.configs.front().report;
-  const RankMap map{report, *report.derivation.topology, report.derivation.facts.integer("gpus_per_node"_opt),
-                    wanted.families};
+  const Report& report = *checked.report;
+  RankMap map{report, *report.derivation.topology, report.derivation.facts.integer("gpus_per_node"_opt),
+              wanted.families};
   expect_listable(wanted, map.topology.world_size);
+  if (wanted.place && !listed)
+    throw CouldNotRun{"--place needs the hosts", "name them with --cluster FILE, or --cluster slurm inside of a job"};
   Output output(options.input.output);
-  write(wanted, map, output);
+  if (wanted.placement || (wanted.hostfile() && listed))
+    write_placed(wanted, map, cluster_of(checked, map.gpus_per_node), output);
+  else
+    write(wanted, map, output);
   output.finish();
   return Exit::Valid;
 }
@@ -135,6 +179,8 @@ Action setup_ranks(Arguments& arguments) {
   add_input_options(arguments, HowMany::One, kFormats, options->input);
   arguments.list("--group", options->groups, "NAME", "Only these families of groups; may be repeated");
   arguments.word("--rank", options->rank, "R", "One rank: coordinates, host and groups");
+  arguments.flag("--placement", options->placement, "How many groups stay on a host, in an NVLink domain, or cross");
+  arguments.flag("--place", options->place, "Reorder the hosts of --cluster so that groups fit");
   arguments.flag("--digest", options->digest, "The SHA-256 of each family's compact JSON instead of the ranks");
   return [options] { return run(*options); };
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -89,6 +90,16 @@ std::optional<Text> read_text(Checked& checked, const std::string& path) {
   return std::nullopt;
 }
 
+/// A line for each variable that Slurm sets for a job.
+std::string slurm_variables() {
+  std::string text;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    const std::string_view line = *variable;
+    if (line.starts_with("SLURM_") && line.find('\n') == std::string_view::npos) text.append(line).append("\n");
+  }
+  return text;
+}
+
 /// The file that a configuration names, relative to the one that names it.
 Included include(std::string_view from, std::string_view path) {
   namespace fs = std::filesystem;
@@ -97,6 +108,22 @@ Included include(std::string_view from, std::string_view path) {
   auto content = read_input(fs::path(name).is_absolute() ? name : "./" + name);
   if (const auto* failure = std::get_if<Unreadable>(&content)) return {std::nullopt, failure->reason};
   return {Text{name, std::move(std::get<std::string>(content))}, {}};
+}
+
+/// A preset, `slurm` for the variables of the job that this runs in, or a file. Neither, and a diagnostic, when there
+/// is no such thing.
+ClusterInput cluster_input(Checked& checked, const std::string& name) {
+  if (name == "slurm") return {nullptr, Text{"<environment>", slurm_variables()}};
+  const ClusterPreset* preset = find_cluster_preset(name);
+  if (preset != nullptr) return {preset, std::nullopt};
+  ClusterInput input{nullptr, read_text(checked, name)};
+  if (!input.text) {
+    std::vector<std::string_view> names{"slurm"};
+    for (const ClusterPreset& known : kClusterPresets) names.push_back(known.name);
+    checked.diagnostics.back().help =
+        suggest(name, names, fmt::format("use a file or one of {}", fmt::join(names, ", ")));
+  }
+  return input;
 }
 
 /// `text`: what the file is to be taken to hold, instead of what it holds.
@@ -109,6 +136,7 @@ std::optional<LoadRequest> make_load_request(Checked& checked, const Request& re
                    .argv = {},
                    .model = std::nullopt,
                    .env_file = std::nullopt,
+                   .clusters = {},
                    .include = include,
                    .set = options.set,
                    .world_size = options.world_size,
@@ -129,6 +157,10 @@ std::optional<LoadRequest> make_load_request(Checked& checked, const Request& re
   if (!options.env_file.empty()) {
     load.env_file = read_text(checked, options.env_file);
     readable = readable && load.env_file.has_value();
+  }
+  for (const std::string& name : options.clusters) {
+    load.clusters.push_back(cluster_input(checked, name));
+    readable = readable && (load.clusters.back().preset != nullptr || load.clusters.back().text);
   }
   if (!readable) return std::nullopt;
   return load;
@@ -195,7 +227,7 @@ void expect_configs(const InputOptions& options) {
     throw CouldNotRun{fmt::format("one CONFIG is taken, and `{}` is one too many", options.configs[1]),
                       "run the command once for each"};
   if (std::count(options.configs.begin(), options.configs.end(), "-") + (options.model == "-" ? 1 : 0) +
-          (options.env_file == "-" ? 1 : 0) >
+          (options.env_file == "-" ? 1 : 0) + std::count(options.clusters.begin(), options.clusters.end(), "-") >
       1)
     throw CouldNotRun{"standard input is named more than once", "standard input can be read only once"};
 }

@@ -29,6 +29,7 @@ struct InputOptions {
   std::string input_format;
   std::string model;
   std::string env_file;
+  std::vector<std::string> clusters;  ///< presets and files
   std::optional<std::string> world_size, nodes, gpus_per_node;
   std::vector<std::string> set;
   std::string target;

@@ -42,6 +42,8 @@ void add_input_options(Arguments& arguments, HowMany configs, std::span<const st
   arguments.word("--input-format", o.input_format, "NAME", "Read CONFIG as this format instead of detecting it");
   arguments.word("--model", o.model, "FILE", "Hugging Face config.json that describes the model");
   arguments.word("--env-file", o.env_file, "FILE", "NAME=value lines: variables of the job's environment");
+  arguments.words("--cluster", o.clusters, "NAME|FILE",
+                  "Hardware: a preset, a file, or `slurm` (this job's variables); may be repeated");
   add_size_options(arguments, o);
   arguments.word("--target", o.target, "NAME", "Upstream version whose behaviour is checked, or `list`");
   arguments.word("--format", o.format, "NAME", fmt::format("Output: {}", fmt::join(formats, ", ")));

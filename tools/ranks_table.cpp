@@ -80,14 +80,18 @@ std::string_view separator_of(TableStyle style) {
   return "  ";
 }
 
-/// Host names are placeholders for the launcher's own: equally long, in the order of the hosts.
+/// Where no cluster lists the hosts, names are placeholders for the launcher's own: equally long, in order.
 class HostName {
  public:
-  HostName(std::int64_t world_size, std::int64_t gpus_per_node)
-      : width_(std::max<std::size_t>(2, digits_of((world_size - 1) / gpus_per_node))) {}
-  [[nodiscard]] std::string operator()(std::int64_t host) const { return fmt::format("node{:0{}}", host, width_); }
+  explicit HostName(const RankMap& map)
+      : names_(map.hosts),
+        width_(std::max<std::size_t>(2, digits_of((map.topology.world_size - 1) / *map.gpus_per_node))) {}
+  [[nodiscard]] std::string operator()(std::int64_t host) const {
+    return names_.empty() ? fmt::format("node{:0{}}", host, width_) : names_[static_cast<std::size_t>(host)];
+  }
 
  private:
+  const std::vector<std::string>& names_;
   std::size_t width_;
 };
 
@@ -155,13 +159,13 @@ void write_digest_table(const RankMap& map, TableStyle style, Output& output) {
 }
 
 void write_slurm_hostfile(const RankMap& map, Output& output) {
-  const HostName name(map.topology.world_size, *map.gpus_per_node);
+  const HostName name(map);
   for (std::int64_t rank = 0; rank < map.topology.world_size; ++rank)
     output.write(name(rank / *map.gpus_per_node) + '\n');
 }
 
 void write_mpi_rankfile(const RankMap& map, Output& output) {
-  const HostName name(map.topology.world_size, *map.gpus_per_node);
+  const HostName name(map);
   for (std::int64_t rank = 0; rank < map.topology.world_size; ++rank)
     output.write(fmt::format("rank {}={} slot={}\n", rank, name(rank / *map.gpus_per_node), rank % *map.gpus_per_node));
 }

@@ -6,10 +6,14 @@
 #include <span>
 #include <unordered_set>
 #include <utility>
+#include <variant>
+
+#include <gtp/checked.hpp>
 
 #include "validators/args_file.hpp"
 #include "validators/argv.hpp"
 #include "validators/bridge.hpp"
+#include "validators/cluster.hpp"
 #include "validators/command_line.hpp"
 #include "validators/env_file.hpp"
 #include "validators/flat.hpp"
@@ -50,12 +54,14 @@ class Loader {
     drop_overridden(lower);
     const bool words = request_.world_size || request_.nodes || request_.gpus_per_node || !request_.set.empty();
     std::optional<std::uint32_t> overrides;
+    if (loaded_.readable) read_clusters();
     if (loaded_.readable && words) {
       overrides = static_cast<std::uint32_t>(loaded_.sources.size());
       apply_command_line(request_, loaded_.config, loaded_.sources, loaded_.diagnostics);
       if (!check_text(*overrides)) return std::move(loaded_);
     }
     if (loaded_.readable && request_.model) read_model(*request_.model, overrides);
+    if (loaded_.readable) set_world_from_cluster();
     return std::move(loaded_);
   }
 
@@ -294,6 +300,47 @@ class Loader {
         report_conflict(*given, setting);
     }
     config.describe(Section::Model);
+  }
+
+  /// What a job's size may follow from is set before the command line, which wins over it.
+  void read_clusters() {
+    for (const ClusterInput& input : request_.clusters) {
+      std::optional<Cluster> cluster;
+      if (input.preset != nullptr) cluster = make_cluster(*input.preset);
+      if (input.text) cluster = read_cluster_text(*input.text);
+      if (!cluster) return;
+      if (!loaded_.cluster) loaded_.cluster.emplace();
+      add_missing(*loaded_.cluster, *std::move(cluster));
+    }
+    if (!loaded_.cluster) return;
+    if (const auto gpus = common_gpus_per_host(*loaded_.cluster)) set_if_unknown("gpus_per_node"_opt, *gpus);
+    if (!loaded_.cluster->gpu_arch.empty()) set_if_unknown("gpu_arch"_opt, loaded_.cluster->gpu_arch);
+    if (loaded_.cluster->gpu_memory_gib) set_if_unknown("gpu_memory_gib"_opt, *loaded_.cluster->gpu_memory_gib);
+  }
+
+  std::optional<Cluster> read_cluster_text(const Text& text) {
+    const std::uint32_t source = add({text.name, without_escapes(text.text)});
+    if (!loaded_.readable || !check_text(source)) return std::nullopt;
+    std::optional<Cluster> cluster = read_cluster(loaded_.sources[source], source, loaded_.diagnostics);
+    if (!cluster) unreadable();
+    return cluster;
+  }
+
+  void set_if_unknown(OptionId option, Value value) {
+    if (loaded_.config.given(option) == nullptr) loaded_.config.set(option, std::move(value));
+  }
+
+  /// All GPUs of the listed hosts, as far as the job uses them.
+  void set_world_from_cluster() {
+    if (!loaded_.cluster || loaded_.cluster->hosts.empty()) return;
+    std::optional<std::int64_t> world = total_gpus(*loaded_.cluster);
+    const Setting* gpus = loaded_.config.given("gpus_per_node"_opt);
+    if (gpus != nullptr) {
+      const auto* count = std::get_if<std::int64_t>(&gpus->value);
+      if (count == nullptr) return;
+      world = checked_multiply(static_cast<std::int64_t>(loaded_.cluster->hosts.size()), *count);
+    }
+    if (world) set_if_unknown("world_size"_opt, *world);
   }
 
   /// Not compared: how long a sequence may be, which is not in the weights, and a frequency with a list.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <gtp/cluster.hpp>
 #include <gtp/config.hpp>
 #include <gtp/diagnostic.hpp>
 #include <gtp/target.hpp>
@@ -48,17 +49,24 @@ struct Included {
 /// Gets the text that the text named `from` means by `path`. The text's name tells equal files apart.
 using Include = std::function<Included(std::string_view from, std::string_view path)>;
 
+/// One `--cluster`: a preset, or the text of a file.
+struct ClusterInput {
+  const ClusterPreset* preset = nullptr;
+  std::optional<Text> text{};
+};
+
 /// Sizes are texts as typed, so that a slip in them is reported like one in a file.
 struct LoadRequest {
   /// Nothing: Megatron-Bridge's for its own formats, the default target for all others.
   std::optional<Target> target{};
   std::optional<InputFormat> format{};  ///< nothing: detected from content and name
   std::optional<Text> config{};
-  std::vector<std::string> argv{};  ///< a Megatron argv, in place of `config`
-  std::optional<Text> model{};      ///< a Hugging Face config.json; everything else wins over it
-  std::optional<Text> env_file{};   ///< variables of the job; those that the configuration sets win over it
-  Include include{};                ///< none: a configuration that builds on other files cannot be read
-  std::vector<std::string> set{};   ///< `option=value`; wins over everything
+  std::vector<std::string> argv{};       ///< a Megatron argv, in place of `config`
+  std::optional<Text> model{};           ///< a Hugging Face config.json; everything else wins over it
+  std::optional<Text> env_file{};        ///< variables of the job; those that the configuration sets win over it
+  std::vector<ClusterInput> clusters{};  ///< hardware; each adds what those before it leave open
+  Include include{};                     ///< none: a configuration that builds on other files cannot be read
+  std::vector<std::string> set{};        ///< `option=value`; wins over everything
   std::optional<std::string> world_size{};
   std::optional<std::string> nodes{};
   std::optional<std::string> gpus_per_node{};
@@ -71,10 +79,12 @@ struct Loaded {
   Diagnostics diagnostics;
   /// False exactly when a text could not be parsed at all; the diagnostic is then `kUnreadable`.
   bool readable = true;
+  /// What the request's clusters say together.
+  std::optional<Cluster> cluster{};
 };
 
-/// Layers, highest first: `set`, `world_size`, `nodes` x `gpus_per_node`, the configuration, the model file and the
-/// file of variables.
+/// Layers, highest first: `set`, `world_size`, `nodes` x `gpus_per_node`, the configuration, the model file, the
+/// file of variables and the clusters.
 /// Never throws for bad input; reports at most some hundred problems and then stops reading.
 [[nodiscard]] Loaded load(const LoadRequest& request);
 
