@@ -41,7 +41,8 @@ class FamilyCounter {
 bool keeps_to_one_rail(const GroupFamily& family, const HostLayout& layout) {
   const std::optional<std::int64_t> ranks = layout.ranks_per_host();
   if (!ranks || family.size() == 1) return family.size() == 1;
-  for (const std::int64_t rank : *family.group(0))
+  const GroupView first = *family.group(0);
+  for (const std::int64_t rank : first)
     if (rank % *ranks != 0) return false;
   return true;
 }
