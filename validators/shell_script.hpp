@@ -58,9 +58,9 @@ using List = std::vector<Item>;
 
 /// `if`/`elif` condition and body, `case` patterns and body.
 struct Branch {
-  List condition{};
+  List condition;  // without an initializer: clang would need Item to be complete here
   std::vector<Word> patterns{};
-  List body{};
+  List body;
 };
 
 struct Command {
@@ -68,10 +68,10 @@ struct Command {
   Place place{};
   std::vector<Assignment> assignments{};  ///< before the words, or arguments of `export` and its like
   std::vector<Word> words{};
-  std::vector<Branch> branches{};  ///< If: one without condition is `else`. Loop: one. Case: one a pattern list.
-  List body{};                     ///< of Group, Subshell and Function
-  std::string name{};              ///< of a function or a loop's variable; the text of Arithmetic
-  Word subject{};                  ///< of Case
+  std::vector<Branch> branches;  ///< If: one without condition is `else`. Loop: one. Case: one a pattern list.
+  List body;                     ///< of Group, Subshell and Function
+  std::string name{};            ///< of a function or a loop's variable; the text of Arithmetic
+  Word subject{};                ///< of Case
 };
 
 /// A command of a list and what it depends on.
