@@ -31,9 +31,9 @@ fi
 failed=0
 for target in $targets; do
   echo "$target: $seconds s"
-  mkdir -p "$build/work/$target"
+  mkdir -p "$build/inputs/$target"
   "$build/tests/fuzz/$target" -max_total_time="$seconds" -max_len=65536 -timeout=20 -rss_limit_mb=2560 \
-    -artifact_prefix="$build/found/$target-" -print_final_stats=1 -verbosity=0 "$build/work/$target" "$seeds" \
+    -artifact_prefix="$build/found/$target-" -print_final_stats=1 -verbosity=0 "$build/inputs/$target" "$seeds" \
     2>"$build/found/$target.log" || { failed=1; tail -40 "$build/found/$target.log"; }
   grep -E "number_of_executed_units|average_exec_per_sec|peak_rss_mb" "$build/found/$target.log" || true
 done

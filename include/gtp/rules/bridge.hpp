@@ -255,38 +255,6 @@ inline constexpr Rule kBridge[] = {
      },
      kOldestVersion,
      Version::kd98e8a64},
-    {"GTP998",
-     "bridge-gtp-decentralized-post5569",
-     Severity::Error,
-     Phase::Startup,
-     {kGtpRemat, kEgtpRemat, "use_decentralized_pg"_opt},
-     "GTP does not work with decentralized process groups",
-     "Bridge takes GTP's groups from Megatron Core's global state, which decentralized process groups replace.",
-     "set use_decentralized_pg to false",
-     "Megatron-Bridge src/megatron/bridge/training/config.py:1551",
-     [](const Derivation& d) -> Findings {
-       const Facts& f = d.facts;
-       if ((f[kGtpRemat] <= 1 && f[kEgtpRemat] <= 1) || !f.on("use_decentralized_pg"_opt)) return {};
-       return at("use_decentralized_pg"_opt, "on").also(f[kGtpRemat] > 1 ? kShards : kExpertShards, "GTP is on");
-     },
-     Version::k2026_09},
-    {"GTP999",
-     "bridge-gtp-mxfp8-post5569",
-     Severity::Error,
-     Phase::Startup,
-     {kGtpRemat, kEgtpRemat, kFp8, kFp8Recipe, kFp8Gather, kReuseGradBuffer},
-     "GTP with MXFP8 needs MXFP8 weights that are gathered into the gradient buffer",
-     "What is gathered must be what the GEMM reads; without the two options the shards stay BF16.",
-     "set fp8_param_gather and reuse_grad_buf_for_mxfp8_param_ag",
-     "Megatron-Bridge src/megatron/bridge/training/config.py:1489",
-     [](const Derivation& d) -> Findings {
-       const Facts& f = d.facts;
-       const bool mxfp8 = f.has(kFp8) && f.text(kFp8Recipe) == "mxfp8";
-       if (!mxfp8 || (f[kGtpRemat] <= 1 && f[kEgtpRemat] <= 1) || (f.on(kFp8Gather) && f.on(kReuseGradBuffer)))
-         return {};
-       return at(f.on(kFp8Gather) ? kReuseGradBuffer : kFp8Gather, "off").also(kFp8Recipe, "the recipe");
-     },
-     Version::k2026_09},
     {"GTP951",
      "bridge-world-divisible",
      Severity::Error,
