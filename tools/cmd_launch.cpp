@@ -214,7 +214,7 @@ Action setup_launch(Arguments& arguments) {
   arguments.word("--framework", options->framework, "NAME", "What trains: " + names_of(kFrameworks));
   arguments.word("--launcher", options->launcher, "NAME", "What starts it: " + names_of(kLaunchers));
   arguments.word("--kubernetes-kind", options->kind, "NAME", "Kind of manifest: " + names_of(kKinds));
-  arguments.word("--script", options->script, "PATH", "The training script, if not the framework's own");
+  arguments.word("--script", options->script, "PATH", "The training script, if not the framework's own for this model");
   arguments.word("--recipe", options->recipe, "NAME", "The recipe of Megatron-Bridge that is overridden");
   arguments.word("--image", options->image, "NAME", "Container image of a manifest");
   arguments.word("--job-name", options->job_name, "NAME", "Name of the job; `gtp-` and the world size otherwise");

@@ -112,7 +112,7 @@ std::string default_text(OptionId option, const Target& target) {
   const Option& row = row_of(option, target.version);
   if (row.section == Section::Derived) return "derived by upstream";
   if (row.required || detail::from_recipe(target, row.name)) return "none: unknown when absent";
-  const std::string text = to_text(detail::default_values(target)[option.index]);
+  const std::string text = to_text(detail::defaults_of(target)[option.index].value);
   return text.empty() ? "empty" : text;
 }
 
@@ -216,7 +216,7 @@ std::string option_json(OptionId option) {
   json.field("required", row.required);
   json.key("defaults");
   json.begin_object();
-  for (const Target& target : targets) json.field(target.name, detail::default_values(target)[option.index]);
+  for (const Target& target : targets) json.field(target.name, detail::defaults_of(target)[option.index].value);
   json.end();
   json.field("rules", rules_that_need(option));
   json.end();

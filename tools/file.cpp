@@ -29,17 +29,18 @@ std::string reason_of(int error) {
 Unreadable too_large() { return {fmt::format("larger than {} MiB", kLargestInput >> 20U)}; }
 
 std::variant<std::string, Unreadable> read_all(int file, std::size_t expected) {
-  std::string text;
-  text.reserve(expected + 1);
+  std::string text(expected + 1, '\0');  // one more than there is, so that the end shows without growing
+  std::size_t size = 0;
   while (true) {
-    const std::size_t size = text.size();
-    text.resize(size + kChunk);
-    const ssize_t got = ::read(file, text.data() + size, kChunk);
-    text.resize(size + (got > 0 ? static_cast<std::size_t>(got) : 0));
-    if (got == 0) return text;
+    if (size == text.size()) text.resize(size + kChunk);
+    const ssize_t got = ::read(file, text.data() + size, text.size() - size);
     if (got < 0 && errno != EINTR) return Unreadable{reason_of(errno)};
-    if (text.size() > kLargestInput) return too_large();
+    if (got > 0) size += static_cast<std::size_t>(got);
+    if (size > kLargestInput) return too_large();
+    if (got == 0) break;
   }
+  text.resize(size);
+  return text;
 }
 
 std::variant<std::string, Unreadable> read_regular(int file) {

@@ -97,10 +97,7 @@ std::vector<Lack> lacking(const Report& report) {
   const Facts& facts = report.derivation.facts;
   std::vector<Lack> lacks;
   for (const NotChecked& rule : report.not_checked) {
-    std::vector<OptionId> needs;
-    for (const std::string_view name : rule.needs)
-      if (const std::optional<OptionId> option = find_option(name)) needs.push_back(*option);
-    for (const OptionId option : traced(facts, needs)) {
+    for (const OptionId option : traced(facts, rule.needs.span())) {
       const auto same = std::find_if(lacks.begin(), lacks.end(), [&](const Lack& l) { return l.option == option; });
       ++(same == lacks.end() ? lacks.emplace_back(Lack{option}) : *same).rules;
     }

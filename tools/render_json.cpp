@@ -37,7 +37,10 @@ void write_not_checked(JsonWriter& json, const Checked& checked) {
     for (const NotChecked& rule : checked.report->not_checked) {
       json.begin_object(Layout::Inline);
       json.field("code", rule.code);
-      json.field("needs", rule.needs);
+      json.key("needs");
+      json.begin_array(Layout::Inline);
+      for (const OptionId need : rule.needs.span()) json.value(name_of(need));
+      json.end();
       json.end();
     }
   json.end();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "validators/bridge.hpp"
 #include "validators/bridge_homes.hpp"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\f";
 constexpr std::string_view kSpaces = " \t\r\f\n";
+/// What a backslash takes its meaning from outside quotes.
+constexpr std::string_view kEscaped = "\\()[]{}:=, \t";
 
 bool is_key_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
@@ -29,17 +32,41 @@ std::size_t key_size(std::string_view text) {
   return at;
 }
 
+/// In letters of either case.
+bool is_null(std::string_view text) {
+  constexpr std::string_view kNull = "null";
+  return std::equal(text.begin(), text.end(), kNull.begin(), kNull.end(),
+                    [](char a, char b) { return (a | 0x20) == b; });
+}
+
 std::string_view without_operator(std::string_view text) {
   for (const std::string_view op : {"++", "+", "~"})
     if (text.starts_with(op)) return text.substr(op.size());
   return text;
 }
 
-/// Reads one value of `text` into a tree. Reports at the first byte that no value can have there.
+/// One override as Hydra is given it, and where in the input each byte of it stands.
+struct Spelled {
+  std::string text{};
+  std::vector<std::size_t> origins{};  ///< of each byte
+
+  void add(char c, std::size_t origin) {
+    text.push_back(c);
+    origins.push_back(origin);
+  }
+  [[nodiscard]] Place place(const Reading& reading, std::size_t begin, std::size_t end) const {
+    if (text.empty()) return reading.place(0, 0);
+    const std::size_t first = begin < origins.size() ? origins[begin] : origins.back() + 1;
+    return reading.place(first, end > begin && end <= origins.size() ? origins[end - 1] + 1 : first);
+  }
+};
+
+/// Reads the value of an override from byte `at` on into a tree. Reports at the first byte that no value can have
+/// there.
 class ValueParser {
  public:
-  ValueParser(const Reading& reading, std::string_view text, std::size_t at, std::size_t end)
-      : reading_(reading), text_(text), at_(at), end_(end) {}
+  ValueParser(const Reading& reading, const Spelled& word, std::size_t at)
+      : reading_(reading), word_(word), text_(word.text), at_(at), end_(text_.size()) {}
 
   /// Nothing, and a problem, when the text up to the end is no value.
   std::optional<Node> parse() {
@@ -58,7 +85,7 @@ class ValueParser {
  private:
   bool fail(std::string problem) {
     problem_ = std::move(problem);
-    problem_place_ = reading_.place(std::min(at_, end_), std::min(at_ + 1, std::max(at_, end_)));
+    problem_place_ = word_.place(reading_, std::min(at_, end_), std::min(at_ + 1, end_));
     return false;
   }
 
@@ -81,7 +108,7 @@ class ValueParser {
       good = read_quoted(value);
     else
       read_plain(value, stops);
-    value.place = reading_.place(begin, std::max(begin, last_));
+    value.place = word_.place(reading_, begin, std::max(begin, last_));
     return good;
   }
 
@@ -132,8 +159,10 @@ class ValueParser {
     const char quote = text_[at_];
     const std::size_t begin = at_++;
     while (at_ < end_ && text_[at_] != quote) {
-      if (text_[at_] == '\\' && at_ + 1 < end_ && (text_[at_ + 1] == quote || text_[at_ + 1] == '\\')) ++at_;
-      value.text += text_[at_++];
+      if (text_[at_] == '\\')
+        read_backslashes(value.text, quote);
+      else
+        value.text += text_[at_++];
     }
     if (at_ >= end_) {
       at_ = begin;
@@ -143,7 +172,18 @@ class ValueParser {
     return true;
   }
 
-  /// Up to a separator of the list or dict around it; `${...}` is one piece.
+  /// Before the quote that would end the text, two backslashes are one and a last one takes the quote along; elsewhere
+  /// they are themselves.
+  void read_backslashes(std::string& out, char quote) {
+    const std::size_t next = std::min(text_.find_first_not_of('\\', at_), end_);
+    const std::size_t count = next - at_;
+    const bool before_quote = next < end_ && text_[next] == quote;
+    at_ = next;
+    out.append(before_quote ? count / 2 : count, '\\');
+    if (before_quote && count % 2 == 1) out += text_[at_++];
+  }
+
+  /// Up to a separator of the list or dict around it; `${...}` is one piece. A backslash escapes what means something.
   void read_plain(Node& value, std::string_view stops) {
     const std::size_t begin = at_;
     for (std::size_t braces = 0; at_ < end_; ++at_) {
@@ -154,16 +194,17 @@ class ValueParser {
       } else if (braces == 0 && (stops.find(c) != std::string_view::npos || (stops.empty() && c == ','))) {
         break;
       }
-      if (c == '\\' && at_ + 1 < end_) ++at_;
+      if (c == '\\' && at_ + 1 < end_ && kEscaped.find(text_[at_ + 1]) != std::string_view::npos) ++at_;
       value.text += text_[at_];
     }
     last_ = at_;
     while (last_ > begin && kSpaces.find(text_[last_ - 1]) != std::string_view::npos) --last_;
     value.text.resize(value.text.find_last_not_of(kSpaces) + 1);
-    value.kind = value.text.empty() || value.text == "null" ? Kind::Null : Kind::Scalar;
+    value.kind = value.text.empty() || is_null(value.text) ? Kind::Null : Kind::Scalar;
   }
 
   const Reading& reading_;
+  const Spelled& word_;
   std::string_view text_;
   std::size_t at_;
   std::size_t end_;
@@ -218,17 +259,44 @@ class OverrideReader {
   /// One override, in a shell's quotes or without.
   bool read_word() {
     const char quote = text_[at_];
-    if (quote != '\'' && quote != '"') return read_override(at_, end_of_word());
-    const std::size_t end = text_.find(quote, at_ + 1);
-    if (end == std::string_view::npos) return unreadable(reading_.place(at_, at_ + 1), "this quote has no end");
-    const std::size_t begin = at_ + 1;
-    const std::size_t escape = text_.substr(begin, end - begin).find('\\');
-    if (quote == '"' && escape != std::string_view::npos)
-      return unreadable(reading_.place(begin + escape, begin + escape + 1),
-                        "put the override into single quotes instead");
-    const bool good = read_override(begin, end);
-    at_ = end + 1;
-    return good;
+    Spelled word;
+    const std::size_t begin = at_;
+    if (quote == '\'' || quote == '"') {
+      if (!read_shell_word(word)) return false;
+    } else {
+      const std::size_t end = std::max(end_of_word(), at_ + 1);
+      while (at_ < end) word.add(text_[at_], at_), ++at_;
+    }
+    return read_override(word, begin);
+  }
+
+  /// As a POSIX shell takes the quotes away; nothing is expanded.
+  bool read_shell_word(Spelled& word) {
+    while (at_ < text_.size() && kSpaces.find(text_[at_]) == std::string_view::npos) {
+      const char c = text_[at_];
+      if (c == '\'' || c == '"') {
+        if (!read_shell_quotes(word, c)) return false;
+      } else {
+        if (c == '\\' && at_ + 1 < text_.size()) ++at_;
+        word.add(text_[at_], at_);
+        ++at_;
+      }
+    }
+    return true;
+  }
+
+  bool read_shell_quotes(Spelled& word, char quote) {
+    const std::size_t begin = at_++;
+    while (at_ < text_.size() && text_[at_] != quote) {
+      const bool escape = quote == '"' && text_[at_] == '\\' && at_ + 1 < text_.size() &&
+                          std::string_view("\"\\$`").find(text_[at_ + 1]) != std::string_view::npos;
+      if (escape) ++at_;
+      word.add(text_[at_], at_);
+      ++at_;
+    }
+    if (at_ == text_.size()) return unreadable(reading_.place(begin, begin + 1), "this quote has no end");
+    ++at_;
+    return true;
   }
 
   /// At a space outside quotes and brackets behind which the next override, a comment or the next line begins.
@@ -266,14 +334,14 @@ class OverrideReader {
     return size > 0 && rest.substr(size).starts_with('=');
   }
 
-  bool read_override(std::size_t begin, std::size_t end) {
-    at_ = std::max(end, begin + 1);
-    const std::string_view word = text_.substr(begin, end - begin);
+  /// `begin`: where the word stands, its quotes included.
+  bool read_override(const Spelled& spelled, std::size_t begin) {
+    const std::string_view word = spelled.text;
     const std::string_view rest = without_operator(word);
     const std::size_t size = key_size(rest);
-    const std::size_t key_begin = begin + (word.size() - rest.size());
+    const std::size_t key_begin = word.size() - rest.size();
     const std::string key(rest.substr(0, size));
-    const Place key_place = reading_.place(key_begin, key_begin + size);
+    const Place key_place = spelled.place(reading_, key_begin, key_begin + size);
     if (word.starts_with('~') && size > 0) {
       values_.drop(key);
       return true;
@@ -282,10 +350,10 @@ class OverrideReader {
     if (rest.substr(size).starts_with('@')) equals = std::min(rest.find('=', size), rest.size());
     if (size == 0 || !rest.substr(equals).starts_with('=')) {
       reading_.out.push_back(
-          rules::at_place(rules::kNotUnderstood, "", reading_.place(begin, end), "no override: expected key=value"));
+          rules::at_place(rules::kNotUnderstood, "", reading_.place(begin, at_), "no override: expected key=value"));
       return true;
     }
-    ValueParser parser(reading_, text_, key_begin + equals + 1, end);
+    ValueParser parser(reading_, spelled, key_begin + equals + 1);
     const std::optional<Node> value = parser.parse();
     if (!value) return unreadable(parser.problem_place(), parser.problem());
     values_.take(key, *value, key_place);

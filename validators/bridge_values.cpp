@@ -13,6 +13,7 @@
 
 #include "validators/bridge_homes.hpp"
 #include "validators/flat.hpp"
+#include "validators/interpolation.hpp"
 
 namespace gtp::readers {
 
@@ -58,7 +59,8 @@ const std::vector<std::string_view>& known_paths() {
                                        "model.bias_activation_fusion",
                                        "model.expert_gtp_weight_remat_size",
                                        "model.gated_linear_unit",
-                                       "model.gtp_weight_remat_size"};
+                                       "model.gtp_weight_remat_size",
+                                       "model.should_pad_vocab"};
     for (const Home& home : homes()) list.push_back(home.path);
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());
@@ -219,6 +221,7 @@ void BridgeValues::apply() {
   set_options();
   set_activation();
   set_dataset();
+  set_vocabulary();
   if (const Node* overlap = taken("comm_overlap"); overlap != nullptr) set("comm_overlap"_opt, true, overlap->place);
   set_world();
   refuse_remat_sizes();
@@ -287,6 +290,12 @@ void BridgeValues::set_dataset() {
   set("dataset_config"_opt, name);
 }
 
+/// A vocabulary that is not to be padded has as many rows as it has tokens (gpt_provider.py:266).
+void BridgeValues::set_vocabulary() {
+  const Node *size = taken("model.vocab_size"), *pad = taken("model.should_pad_vocab");
+  if (size != nullptr && pad != nullptr && parse_bool(pad->text).value == false) set("padded_vocab_size"_opt, *size);
+}
+
 /// The file holds no world size, but a comm_overlap section holds the data-parallel size it was run with.
 void BridgeValues::set_world() {
   const Node* dp = taken("comm_overlap.data_parallel_size");
@@ -321,6 +330,7 @@ void BridgeValues::set(OptionId option, const Node& value) {
   for (Word& word : *words) {
     make_whole(row, word);
     make_boolean(row, word);
+    if (partial_) word.text = unescaped(word.text);  // what is merged over a recipe goes through OmegaConf
   }
   Diagnostics problems;
   const bool variable = std::any_of(words->begin(), words->end(), [](const Word& w) { return has_variable(w.text); });

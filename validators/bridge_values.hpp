@@ -35,6 +35,7 @@ class BridgeValues {
   void set_options();
   void set_activation();
   void set_dataset();
+  void set_vocabulary();
   void set_world();
   void refuse_remat_sizes();
   void set(OptionId option, const Node& value);

@@ -158,6 +158,17 @@ struct Interpolator::Result {
 
 bool has_interpolation(std::string_view text) { return find_open(text, 0) != std::string_view::npos; }
 
+std::string unescaped(std::string_view text) {
+  std::string out;
+  std::size_t backslashes = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text.substr(at, 2) == "${") out.resize(out.size() - (backslashes + 1) / 2);
+    backslashes = text[at] == '\\' ? backslashes + 1 : 0;
+    out.push_back(text[at]);
+  }
+  return out;
+}
+
 bool Interpolator::spend(std::size_t work) {
   spent_ += std::min(work + 1, kMaxWork);
   return spent_ < kMaxWork;
@@ -221,11 +232,12 @@ std::optional<Interpolator::Result> Interpolator::expand(std::string_view text, 
     if (!value || (open == 0 && close + 1 == text.size())) return value;
     const std::optional<std::string> part = value->scalar();
     if (!part) return std::nullopt;
-    whole.text.append(text.substr(done, open - done)).append(*part);
+    whole.text.append(unescaped(text.substr(done, open + 2 - done)));
+    whole.text.replace(whole.text.size() - 2, 2, *part);
     done = close + 1;
     if (whole.text.size() > kMaxText || !spend(whole.text.size())) return std::nullopt;
   }
-  whole.text.append(text.substr(done));
+  whole.text.append(unescaped(text.substr(done)));
   return whole;
 }
 
@@ -283,7 +295,7 @@ Node Interpolator::resolved(const Located& at, std::size_t depth) {
   node.quoted = from.quoted;
   node.block = from.block;
   node.place = at.node->place;
-  node.text = value && value->composed ? value->text : from.text;
+  node.text = value && value->composed ? value->text : has_interpolation(from.text) ? from.text : unescaped(from.text);
   if (value && value->composed) node.quoted = false;
   nodes_ += from.items.size() + from.entries.size();
   if (depth >= kMaxDepth || nodes_ > kMaxNodes || !spend(node.text.size())) return node;

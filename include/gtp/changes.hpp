@@ -2,27 +2,25 @@
 // changes/, one file an area. Sizes, batches and layers have functions of their own in derive.hpp instead.
 #pragma once
 
-#include <array>
-#include <span>
+#include <vector>
 
-#include <gtp/changes/checkpoint.hpp>
-#include <gtp/changes/cuda_graphs.hpp>
-#include <gtp/changes/environment.hpp>
-#include <gtp/changes/experts.hpp>
-#include <gtp/changes/model.hpp>
-#include <gtp/changes/optimizer.hpp>
-#include <gtp/changes/parallel.hpp>
-#include <gtp/changes/precision.hpp>
-#include <gtp/changes/recompute.hpp>
-#include <gtp/changes/schedule.hpp>
-#include <gtp/changes/sequence.hpp>
+#include <gtp/rule.hpp>
 
 namespace gtp {
 
-inline constexpr std::array<std::span<const Rule>, 11> kChanges{
-    rules::kParallelChanges,    rules::kModelChanges,     rules::kExpertChanges,     rules::kSequenceChanges,
-    rules::kPrecisionChanges,   rules::kOptimizerChanges, rules::kCheckpointChanges, rules::kScheduleChanges,
-    rules::kEnvironmentChanges, rules::kGraphChanges,     rules::kRecomputeChanges,
-};
+namespace detail {
+
+GTP_RULES_INLINE std::vector<const Rule*> make_changes(const Target& target);
+
+}  // namespace detail
+
+/// The changes of this target, in their order.
+[[nodiscard]] inline const std::vector<const Rule*>& changes_of(const Target& target) {
+  return once_for<detail::make_changes>(target);
+}
 
 }  // namespace gtp
+
+#ifndef GTP_RULES_COMPILED
+#include <gtp/change_tables.hpp>
+#endif

@@ -7,13 +7,14 @@
 
 #include <gtp/derive.hpp>
 #include <gtp/rules.hpp>
+#include <gtp/rules/form.hpp>
 
 namespace gtp {
 
-/// A rule that could not be checked, and the unknown options it needs.
+/// A rule that could not be checked, and the unknown options among its needs.
 struct NotChecked {
   std::string_view code;
-  std::vector<std::string_view> needs;
+  Needs needs;
 };
 
 namespace detail {
@@ -42,13 +43,13 @@ struct Report {
 /// All violated rules in one run; never throws for bad input. `config` must outlive the report.
 [[nodiscard]] inline Report check(const Config& config) {
   Report result{derive(config), {}, {}};
-  for (const Rule* rule : all_rules()) {
-    if (rule->violation == nullptr || !rule->in(config.target())) continue;
+  const Facts& facts = result.derivation.facts;
+  for (const Rule* rule : rules_of(config.target())) {
     NotChecked missing{rule->code, {}};
     for (const OptionId need : rule->needs.span())
-      if (!result.derivation.facts.known(need)) missing.needs.push_back(name_of(need));
-    if (!missing.needs.empty()) {
-      result.not_checked.push_back(std::move(missing));
+      if (!facts.known(need)) missing.needs.add(need);
+    if (missing.needs.count > 0) {
+      result.not_checked.push_back(missing);
       continue;
     }
     for (Finding& finding : rule->violation(result.derivation).list)

@@ -321,16 +321,15 @@ inline void derive_heads_and_vocabulary(Facts& f) {
 inline void apply_changes(Derivation& d) {
   Facts& f = d.facts;
   const auto known = [&](OptionId option) { return f.known(option); };
-  for (const std::span<const Rule> area : kChanges)
-    for (const Rule& rule : area) {
-      if (!rule.in(f.config().target()) || !std::ranges::all_of(rule.needs.span(), known)) continue;
-      for (Change& change : rule.change(f)) {
-        const Value* before = f.find(change.option);
-        if (before != nullptr && *before == change.value) continue;
-        f.set(change.option, change.value);
-        d.changed.push_back({&rule, std::move(change)});
-      }
+  for (const Rule* rule : changes_of(f.config().target())) {
+    if (!std::ranges::all_of(rule->needs.span(), known)) continue;
+    for (Change& change : rule->change(f)) {
+      const Value* before = f.find(change.option);
+      if (before != nullptr && *before == change.value) continue;
+      f.set(change.option, change.value);
+      d.changed.push_back({rule, std::move(change)});
     }
+  }
 }
 
 }  // namespace detail

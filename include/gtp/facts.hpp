@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -72,34 +71,33 @@ inline const BridgeDefault* bridge_default(std::string_view option) {
   return nullptr;
 }
 
-/// One value a row.
-inline std::vector<Value> make_default_values(const Target& target) {
-  std::vector<Value> values;
-  values.reserve(kOptions.size());
-  for (std::size_t i = 0; i < kOptions.size(); ++i) {
-    const Option& row = row_of({static_cast<std::uint16_t>(i)}, target.version);
-    const BridgeDefault* other = target.framework == Framework::kBridge ? bridge_default(row.name) : nullptr;
-    values.push_back(other == nullptr ? to_value(row) : to_value(row, other->value));
-  }
-  return values;
-}
-
-/// Made once for each target asked for.
-inline const std::vector<Value>& default_values(const Target& target) {
-  constexpr std::size_t kFrameworks = 2;
-  static std::array<std::vector<Value>, kVersionCount * kFrameworks> values;
-  static std::array<std::once_flag, kVersionCount * kFrameworks> made;
-  const std::size_t at =
-      static_cast<std::size_t>(target.version) * kFrameworks + static_cast<std::size_t>(target.framework);
-  std::call_once(made[at], [&] { values[at] = make_default_values(target); });
-  return values[at];
-}
-
 /// A Megatron-Bridge recipe says these, so that no default is right when a configuration does not.
 inline bool from_recipe(const Target& target, std::string_view option) {
   return target.framework == Framework::kBridge &&
          std::find(kFromBridgeRecipe.begin(), kFromBridgeRecipe.end(), option) != kFromBridgeRecipe.end();
 }
+
+struct Default {
+  Value value{};
+  Section section{};
+  bool stands = false;  ///< it is what upstream takes when a described section does not say otherwise
+};
+
+/// One a row of the table.
+inline std::vector<Default> make_defaults(const Target& target) {
+  std::vector<Default> defaults;
+  defaults.reserve(kOptions.size());
+  for (std::size_t i = 0; i < kOptions.size(); ++i) {
+    const Option& row = row_of({static_cast<std::uint16_t>(i)}, target.version);
+    const BridgeDefault* other = target.framework == Framework::kBridge ? bridge_default(row.name) : nullptr;
+    const bool stands =
+        !row.required && row.section != Section::Derived && row.in(target) && !from_recipe(target, row.name);
+    defaults.push_back({other == nullptr ? to_value(row) : to_value(row, other->value), row.section, stands});
+  }
+  return defaults;
+}
+
+inline const std::vector<Default>& defaults_of(const Target& target) { return once_for<make_defaults>(target); }
 
 }  // namespace detail
 
@@ -108,7 +106,7 @@ inline bool from_recipe(const Target& target, std::string_view option) {
 class Facts {
  public:
   explicit Facts(const Config& config)
-      : config_(&config), defaults_(&detail::default_values(config.target())), index_(kOptions.size(), kNotSet) {}
+      : config_(&config), defaults_(&detail::defaults_of(config.target())), index_(kOptions.size(), kNotSet) {}
 
   [[nodiscard]] const Config& config() const { return *config_; }
   [[nodiscard]] Version version() const { return config_->version(); }
@@ -125,11 +123,9 @@ class Facts {
   [[nodiscard]] const Value* original(OptionId option) const {
     const Setting* setting = config_->given(option);
     if (setting != nullptr && !is_none(setting->value)) return &setting->value;
-    const Option& row = row_of(option, version());
-    if (row.required || row.section == Section::Derived || !row.in(config_->target()) ||
-        config_->given_unknown(option) || !described(row.section) || detail::from_recipe(config_->target(), row.name))
-      return nullptr;
-    return &(*defaults_)[option.index];
+    const detail::Default& fallback = (*defaults_)[option.index];
+    if (!fallback.stands || config_->given_unknown(option) || !described(fallback.section)) return nullptr;
+    return &fallback.value;
   }
 
   /// Known: a value or None.
@@ -195,7 +191,7 @@ class Facts {
   static constexpr std::int16_t kNotSet = -1, kForgotten = -2;
 
   const Config* config_;
-  const std::vector<Value>* defaults_;
+  const std::vector<detail::Default>* defaults_;
   std::vector<std::int16_t> index_;
   std::vector<Value> derived_;
 };

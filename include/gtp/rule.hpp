@@ -19,6 +19,14 @@
 #include <gtp/diagnostic.hpp>
 #include <gtp/facts.hpp>
 
+/// The rules are several hundred functions. A program of many files may compile them once: all of its files define
+/// GTP_RULES_COMPILED, and one of them includes <gtp/rule_tables.hpp>.
+#ifdef GTP_RULES_COMPILED
+#define GTP_RULES_INLINE
+#else
+#define GTP_RULES_INLINE inline
+#endif
+
 namespace gtp {
 
 /// What a violated rule says beyond its row: where, with which values, and how to mend it.
@@ -82,8 +90,9 @@ struct Needs {
 
   constexpr Needs() = default;
   constexpr Needs(std::initializer_list<OptionId> options) {
-    for (const OptionId option : options) ids.at(count++) = option;
+    for (const OptionId option : options) add(option);
   }
+  constexpr void add(OptionId option) { ids.at(count++) = option; }
   [[nodiscard]] constexpr std::span<const OptionId> span() const { return {ids.data(), count}; }
 };
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string_view>
 
@@ -46,6 +47,17 @@ inline constexpr std::array<Target, 5> kTargets{{
 inline constexpr Target kDefaultTarget = kTargets[1];
 /// For Megatron-Bridge's own input formats, when no target is asked for.
 inline constexpr Target kBridgeTarget = kTargets[2];
+
+/// What `make` makes of a target, made once for each version and framework and kept; safe from several threads.
+template <auto make>
+[[nodiscard]] const auto& once_for(const Target& target) {
+  constexpr std::size_t kFrameworks = 2;
+  static std::array<decltype(make(target)), kVersionCount * kFrameworks> values;
+  static std::array<std::once_flag, kVersionCount * kFrameworks> made;
+  const auto at = static_cast<std::size_t>(target.version) * kFrameworks + static_cast<std::size_t>(target.framework);
+  std::call_once(made[at], [&] { values[at] = make(target); });
+  return values[at];
+}
 
 [[nodiscard]] constexpr std::optional<Target> find_target(std::string_view name) {
   for (const Target& target : kTargets)

@@ -252,18 +252,21 @@ TEST_CASE("a Slurm script that cannot find its folder says so and starts nothing
 TEST_CASE("hostile values arrive byte for byte through every script, and nothing of them is run") {
   const Hostile made = hostile();
   const std::string script = "train $(touch PWNED) 'it'.py";
-  for (const auto& [launcher, file, count] : {std::tuple(Launcher::Torchrun, "launch.sh", std::size_t{1}),
-                                              std::tuple(Launcher::Slurm, "launch.sbatch", std::size_t{2}),
-                                              std::tuple(Launcher::SlurmNative, "launch.sbatch", std::size_t{4}),
-                                              std::tuple(Launcher::Local, "local.sh", std::size_t{4})}) {
-    CAPTURE(file);
+  struct Row {
+    Launcher launcher;
+    const char* file;
+    std::size_t count;
+  };
+  for (const Row& row : {Row{Launcher::Torchrun, "launch.sh", 1}, Row{Launcher::Slurm, "launch.sbatch", 2},
+                         Row{Launcher::SlurmNative, "launch.sbatch", 4}, Row{Launcher::Local, "local.sh", 4}}) {
+    CAPTURE(row.file);
     Stage stage;
-    const Launch launch = launch_of(made.text, {.launcher = launcher, .script = script});
+    const Launch launch = launch_of(made.text, {.launcher = row.launcher, .script = script});
     stage.put(launch);
-    const Outcome outcome = stage.start(file, {"NODE_RANK=0", "MASTER_ADDR=a"});
+    const Outcome outcome = stage.start(row.file, {"NODE_RANK=0", "MASTER_ADDR=a"});
     CAPTURE(outcome.error);
     REQUIRE(outcome.exit == 0);
-    check_hostile(made, stage.calls(), count, script);
+    check_hostile(made, stage.calls(), row.count, script);
     for (const auto& entry : fs::recursive_directory_iterator(stage.path())) CHECK(entry.path().filename() != "PWNED");
     CHECK(launch.files.front().text.find("\r\n") == std::string::npos);
   }
@@ -350,16 +353,20 @@ TEST_CASE("without a number of GPUs all ranks are on one host") {
 }
 
 TEST_CASE("when a rank fails, a local launch stops the others and ends with its status") {
-  for (const auto& [end, status] : {std::pair("exit 7", 7), std::pair("kill -KILL $$", 137)}) {
-    CAPTURE(end);
+  struct Row {
+    const char* end;
+    int status;
+  };
+  for (const Row& row : {Row{"exit 7", 7}, Row{"kill -KILL $$", 137}}) {
+    CAPTURE(row.end);
     Stage stage;
     stage.put(launch_of(kSixteen, {.launcher = Launcher::Local}));
     const auto begin = std::chrono::steady_clock::now();
     const Outcome outcome = stage.start(
         "local.sh", {},
         {"bash", "-c",
-         fmt::format("if [ \"$RANK\" = 5 ]; then sleep 1; {}; fi; echo $$ >\"$CALLS/$RANK\"; exec sleep 60", end)});
-    CHECK(outcome.exit == status);
+         fmt::format("if [ \"$RANK\" = 5 ]; then sleep 1; {}; fi; echo $$ >\"$CALLS/$RANK\"; exec sleep 60", row.end)});
+    CHECK(outcome.exit == row.status);
     CHECK(!outcome.timed_out);
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(40));
     int stopped = 0;

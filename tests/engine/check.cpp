@@ -106,7 +106,8 @@ TEST_CASE("a bare topology is checked without inventing a model or a batch") {
   const Report report = check(config);
   CHECK(report.diagnostics.empty());
   std::set<std::string_view> needs;
-  for (const NotChecked& rule : report.not_checked) needs.insert(rule.needs.begin(), rule.needs.end());
+  for (const NotChecked& rule : report.not_checked)
+    for (const OptionId need : rule.needs.span()) needs.insert(name_of(need));
   CHECK(needs.contains("num_experts"));
   CHECK(needs.contains("micro_batch_size"));
   CHECK(!needs.contains("tensor_model_parallel_size"));

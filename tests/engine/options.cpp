@@ -80,7 +80,7 @@ void compare_with_upstream(Version version, const char* file, std::size_t count)
     seen.insert(ours.name);
     CHECK(our_flags(ours) == upstream_flags(row));
     const Json expected = upstream_default(row, ours);
-    const Json actual = to_json(detail::default_values({"", version, ""})[id->index]);
+    const Json actual = to_json(detail::defaults_of({"", version, ""})[id->index].value);
     CHECK(actual == expected);
     std::string choices;
     if (row.contains("choices") && ours.name != "exit_signal")

@@ -1,6 +1,8 @@
 // Order and boundaries of the rules about sharded optimizers that no golden case shows.
 #include <doctest/doctest.h>
 
+#include <gtp/rules/optimizer.hpp>
+
 #include "../support/config.hpp"
 
 using namespace gtp::test;

@@ -277,6 +277,37 @@ TEST_CASE("override values follow Hydra's grammar") {
   CHECK(value(loaded, "pipeline_model_parallel_layout") == "Et|t|t|tL");
 }
 
+TEST_CASE("quotes and backslashes are undone by the shell, by Hydra and by OmegaConf, each its own") {
+  struct Row {
+    const char* override;
+    const char* save;
+  };
+  const Row rows[] = {
+      {R"(checkpoint.save="say \"so\"")", R"(say "so")"},
+      {R"(checkpoint.save="a\b\\")", R"(a\b\)"},
+      {R"(checkpoint.save="a\\b")", R"(a\\b)"},
+      {R"(checkpoint.save='\\\'')", R"(\')"},
+      {R"(checkpoint.save="\'")", R"(\')"},
+      {R"(checkpoint.save=a\,b\ c\d)", R"(a,b c\d)"},
+      {R"(checkpoint.save="\${HOME}")", R"(${HOME})"},
+      {R"(checkpoint.save="\\\${a}\$\\")", R"(\${a}\$\)"},
+      {R"(checkpoint.save=NULL)", "-"},
+      {R"('checkpoint.save="it'\''s"')", "it's"},
+      {R"("checkpoint.save=\"a b\"")", "a b"},
+      {R"('checkpoint.save='"'a b'")", "a b"},
+      {"'checkpoint.save=\"two\nlines\"'", "two\nlines"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.override);
+    const Loaded loaded = load_overrides(std::string("train.micro_batch_size=1\n") + row.override + "\n");
+    CHECK(codes(loaded) == "");
+    CHECK(value(loaded, "save") == row.save);
+    CHECK(value(loaded, "micro_batch_size") == "1");
+  }
+  const Loaded spliced = load_overrides(R"('checkpoint.save='\''a b'\''')");
+  CHECK(start_of(spliced, setting(spliced, "save")->place) == "1:20");
+}
+
 TEST_CASE("the last override wins, and null and a deletion take back what was said") {
   const Loaded loaded = load_overrides(
       "train.micro_batch_size=1\ntrain.micro_batch_size=2\ntrain.train_iters=5\n~train.train_iters\n"

@@ -12,6 +12,8 @@
 
 #include <gtp/check.hpp>
 #include <gtp/groups.hpp>
+#include <gtp/rules/names.hpp>
+#include <gtp/rules/resume.hpp>
 
 #include "../support/data.hpp"
 #include "../support/json_config.hpp"

@@ -103,12 +103,12 @@ TEST_CASE("every Megatron-Bridge file of the corpus that is a configuration read
     CHECK(loaded.config.target() == kBridgeTarget);
     CHECK(test::codes(loaded) == "");
     CHECK(check(loaded.config).diagnostics.empty());
-    for (const auto& [column, option] : {std::pair{"TP", "tensor_model_parallel_size"},
-                                         {"PP", "pipeline_model_parallel_size"},
-                                         {"CP", "context_parallel_size"},
-                                         {"micro_batch", "micro_batch_size"},
-                                         {"global_batch", "global_batch_size"}})
-      CHECK_MESSAGE(test::value(loaded, option) == row.at(column), column);
+    for (const auto& each : {std::pair{"TP", "tensor_model_parallel_size"},
+                             {"PP", "pipeline_model_parallel_size"},
+                             {"CP", "context_parallel_size"},
+                             {"micro_batch", "micro_batch_size"},
+                             {"global_batch", "global_batch_size"}})
+      CHECK_MESSAGE(test::value(loaded, each.second) == row.at(each.first), each.first);
     ++files;
   }
   CHECK(files == 9);

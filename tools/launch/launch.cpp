@@ -57,7 +57,9 @@ class LaunchMaker {
 
   void fill_options() {
     LaunchOptions& o = job_.options;
-    if (o.script.empty()) o.script = job_.bridge() ? "scripts/training/run_recipe.py" : "pretrain_gpt.py";
+    const bool hybrid = facts_.has("hybrid_layer_pattern"_opt);
+    if (o.script.empty())
+      o.script = job_.bridge() ? "scripts/training/run_recipe.py" : hybrid ? "pretrain_hybrid.py" : "pretrain_gpt.py";
     if (o.script.starts_with('-')) o.script.insert(0, "./");  // torchrun and python would read a flag
     if (o.job_name.empty()) o.job_name = fmt::format("gtp-{}", job_.topology.world_size);
   }

@@ -22,11 +22,10 @@ namespace detail {
 /// cannot be known, or when a checkpoint may give it.
 inline const Value* said_or_default(const Facts& f, OptionId option) {
   if (const Value* value = f.find(option)) return value;
-  const Option& row = row_of(option, f.version());
-  const bool from_checkpoint = row.section == Section::Model && f.config().described(Section::Model);
-  if (row.required || !row.in(f.config().target()) || f.config().given_unknown(option) || from_checkpoint)
-    return nullptr;
-  return &gtp::detail::default_values(f.config().target())[option.index];
+  const auto& fallback = gtp::detail::defaults_of(f.config().target())[option.index];
+  const bool from_checkpoint = fallback.section == Section::Model && f.config().described(Section::Model);
+  if (!fallback.stands || f.config().given_unknown(option) || from_checkpoint) return nullptr;
+  return &fallback.value;
 }
 
 /// Certainly off: off, or by default off where the input does not say.

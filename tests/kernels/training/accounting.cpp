@@ -106,7 +106,8 @@ TEST_CASE("evaluations are as many, and read as many samples, as the plan says")
 }
 
 TEST_CASE("an evaluation averages over GTP_remat and replicas alike") {
-  const std::string more = R"("train_iters": 1, "eval_iters": 2, "eval_interval": 1, "eval_global_batch_size": 4)";
+  const std::string more = R"("train_iters": 1, "lr_warmup_iters": 0, "eval_iters": 2, "eval_interval": 1,
+      "eval_global_batch_size": 4)";
   const WorldRun sharded = run_on_threads(dense_plan(4, 1, 2, 4, more), {});
   const WorldRun single = run_on_threads(dense_plan(1, 1, 1, 4, more), {});
   for (std::size_t i = 0; i < 2; ++i) {

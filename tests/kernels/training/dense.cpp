@@ -99,8 +99,9 @@ TEST_CASE("gradients on a bf16 wire stay close to those on an fp32 wire") {
 }
 
 TEST_CASE("bf16 gradients may be summed in fp32 after an all-to-all") {
-  const PlanValues plan =
-      dense_plan(4, 1, 4, 4, "\"bf16\": true, \"gtp_remat_reduce_scatter_with_fp32_accumulation\": true");
+  const PlanValues plan = dense_plan(4, 1, 4, 4,
+                                     "\"bf16\": true, \"grad_reduce_in_bf16\": true, "
+                                     "\"gtp_remat_reduce_scatter_with_fp32_accumulation\": true");
   const WorldRun run = run_on_threads(plan, {}, {.steps = 2, .wire = ElementType::kBFloat16});
   CHECK(run.ranks[0].counters.fp32_reduce_scatters == run.ranks[0].counters.reduce_scatters);
   CHECK(run.ranks[0].counters.reduce_scatters > 0);
