@@ -18,14 +18,15 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kFormats{"text", "concise", "json", "sarif", "junit", "github"};
 
-/// All but text, which needs to know where it goes.
-struct Renderer {
-  std::string_view format;
-  std::string (*render)(const CheckedList&);
-};
-constexpr std::array kRenderers{
-    Renderer{"concise", render_concise}, Renderer{"json", [](const CheckedList& list) { return render_json(list); }},
-    Renderer{"sarif", render_sarif}, Renderer{"junit", render_junit}, Renderer{"github", render_github}};
+/// A document of SARIF or JSON says of all configurations what it says of each: it is made at the end.
+Renderer renderer_of(std::string_view format, Paint paint) {
+  if (format == "concise") return concise_renderer();
+  if (format == "junit") return junit_renderer();
+  if (format == "github") return github_renderer();
+  if (format == "sarif") return {{}, render_sarif};
+  if (format == "json") return {{}, [](const CheckedList& list) { return render_json(list); }};
+  return text_renderer(paint);
+}
 
 constexpr const char* kDescription =
     "Validates configurations. Every problem is reported in one run, with its place, its values, the reason and the\n"
@@ -45,23 +46,23 @@ constexpr const char* kExamples =
     "\n"
     "Exit status: 0 valid (warnings allowed), 1 errors in the input (with --strict also warnings), 2 could not run.";
 
-Exit report(const InputOptions& options, std::string_view format, const CheckedList& list, Output& output) {
-  const auto renderer = std::ranges::find(kRenderers, format, &Renderer::format);
-  output.write(renderer != kRenderers.end() ? renderer->render(list)
-                                            : render_text(list, Paint(wants_color(options.color, output.terminal()))));
+Exit report(const Renderer& renderer, const CheckedList& list, Output& output) {
+  output.write(renderer.finish(list));
   output.finish();
   return list.exit();
 }
 
 /// Shows or writes the fixes; the exit status is that of the files as they are afterwards.
-Exit run_fix(const InputOptions& options, const Project* project, std::string_view format, const CheckedList& list,
-             Output& output) {
+Exit run_fix(const InputOptions& options, const Project* project, const Renderer& renderer, Output& output) {
+  CheckedList list = load_and_check(options, project);
   const Mending mending = mend(options, project, list);
   write_error(mending.summary(options.dry_run));
   if (!options.dry_run) {
     mending.write();
-    return mending.files.empty() ? report(options, format, list, output)
-                                 : report(options, format, load_and_check(options, project), output);
+    if (!mending.files.empty()) return report(renderer, load_and_check(options, project, renderer.tell), output);
+    for (const Checked& checked : list.configs)  // standard input cannot be read again
+      if (renderer.tell) list.texts.push_back(renderer.tell(checked, list.configs.size() == 1));
+    return report(renderer, list, output);
   }
   output.write(mending.diff());
   output.finish();
@@ -77,9 +78,10 @@ Exit run(InputOptions options) {
   const std::optional<Project> found = find_project(options);
   const Project* project = found ? &*found : nullptr;
   if (project != nullptr && options.configs.empty() && !options.arguments) options.configs = project->configs;
-  const CheckedList list = load_and_check(options, project);
   Output output(options.output);
-  return options.fix ? run_fix(options, project, format, list, output) : report(options, format, list, output);
+  const Renderer renderer = renderer_of(format, Paint(wants_color(options.color, output.terminal())));
+  if (options.fix) return run_fix(options, project, renderer, output);
+  return report(renderer, load_and_check(options, project, renderer.tell), output);
 }
 
 }  // namespace

@@ -78,17 +78,25 @@ void Output::open() {
 }
 
 void Output::write(std::string_view text) {
-  buffer_.append(text);
-  if (buffer_.size() >= kChunk) flush();
+  if (buffer_.size() + text.size() >= kChunk) {
+    flush();
+    put(text);
+  } else {
+    buffer_.append(text);
+  }
+}
+
+void Output::put(std::string_view text) {
+  open();
+  while (!text.empty()) {
+    const ssize_t done = ::write(file_, text.data(), text.size());
+    if (done < 0 && errno != EINTR) fail(errno);
+    if (done > 0) text.remove_prefix(static_cast<std::size_t>(done));
+  }
 }
 
 void Output::flush() {
-  open();
-  for (std::size_t at = 0; at < buffer_.size();) {
-    const ssize_t done = ::write(file_, buffer_.data() + at, buffer_.size() - at);
-    if (done < 0 && errno != EINTR) fail(errno);
-    if (done > 0) at += static_cast<std::size_t>(done);
-  }
+  put(buffer_);
   buffer_.clear();
 }
 

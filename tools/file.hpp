@@ -37,6 +37,7 @@ class Output {
 
  private:
   void open();
+  void put(std::string_view text);
   void flush();
   [[noreturn]] void fail(int error);
 

@@ -209,7 +209,7 @@ Request make_request(const InputOptions& options) {
 Target common_target(const CheckedList& list, const Target& asked) {
   std::optional<Target> common;
   for (const Checked& checked : list.configs) {
-    if (!checked.report) continue;
+    if (checked.verdict == Verdict::Unreadable) continue;
     const Target& target = checked.loaded.config.target();
     if (common && !(*common == target)) return asked;
     common = target;
@@ -279,17 +279,27 @@ Exit CheckedList::exit() const {
   return Exit::CouldNotRun;
 }
 
-CheckedList load_and_check(const InputOptions& options, const Project* project) {
+CheckedList load_and_check(const InputOptions& options, const Project* project, const Tell& tell) {
   expect_configs(options);
   const Request request = make_request(project == nullptr ? options : with_project(options, *project, {}));
   const Target target = request.target.value_or(kDefaultTarget);
   CheckedList list{target, {}};
-  if (options.arguments) fill(list.configs.emplace_back(target), request, nullptr);
   const auto paths = options.how_many == HowMany::Many ? config_paths(options.configs) : options.configs;
-  for (std::size_t i = 0; i < paths.size(); ++i) list.configs.emplace_back(target);
-  in_parallel(paths.size(), [&](std::size_t i) {
-    if (project == nullptr || project->files.empty()) return fill(list.configs[i], request, &paths[i]);
-    fill(list.configs[i], make_request(with_project(options, *project, paths[i])), &paths[i]);
+  const std::size_t count = options.arguments ? 1 : paths.size();
+  for (std::size_t i = 0; i < count; ++i) list.configs.emplace_back(target);
+  if (tell) list.texts.resize(count);
+  in_parallel(count, [&](std::size_t i) {
+    Checked& checked = list.configs[i];
+    const std::string* path = options.arguments ? nullptr : &paths[i];
+    if (path == nullptr || project == nullptr || project->files.empty())
+      fill(checked, request, path);
+    else
+      fill(checked, make_request(with_project(options, *project, *path)), path);
+    if (!tell) return;
+    list.texts[i] = tell(checked, count == 1);
+    if (count == 1) return;
+    checked.report.reset();
+    checked.loaded.sources = {};
   });
   list.target = common_target(list, target);
   return list;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -91,6 +92,7 @@ struct Checked {
 struct CheckedList {
   Target target;
   std::deque<Checked> configs;
+  std::vector<std::string> texts{};  ///< what `Tell` made of each
 
   [[nodiscard]] Counts count() const;
   /// The worst of all.
@@ -99,9 +101,14 @@ struct CheckedList {
 
 struct Project;  // project.hpp
 
+/// What a report says of one configuration, `alone` or among others. Called on the thread that checked it.
+using Tell = std::function<std::string(const Checked&, bool alone)>;
+
 /// Loads and checks. Throws CouldNotRun for wrong usage; everything about the inputs is in the result. A project, when
-/// there is one, adds to the options of each file.
-[[nodiscard]] CheckedList load_and_check(const InputOptions& options, const Project* project = nullptr);
+/// there is one, adds to the options of each file. With `tell`, `texts` holds what it said, and configurations that are
+/// not alone keep their verdicts and diagnostics only: so that memory does not grow with what thousands of files say.
+[[nodiscard]] CheckedList load_and_check(const InputOptions& options, const Project* project = nullptr,
+                                         const Tell& tell = {});
 
 /// As `load_and_check`, for one file that is taken to hold `text`.
 [[nodiscard]] std::unique_ptr<Checked> check_text(const InputOptions& options, const Project* project,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <variant>
@@ -9,6 +10,16 @@
 #include "tools/utf8.hpp"
 
 namespace gtp::cli {
+
+namespace {
+
+/// Bytes at the beginning that stand in JSON as they are: ASCII without controls, quotes and backslashes.
+std::size_t plain_size(std::string_view text) {
+  const auto plain = [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; };
+  return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), plain) - text.begin());
+}
+
+}  // namespace
 
 void JsonWriter::begin(char open, char close, Layout layout) {
   separate();
@@ -22,7 +33,7 @@ void JsonWriter::end() {
   levels_.pop_back();
   if (!level.empty && level.layout == Layout::Lines) new_line();
   out_->push_back(level.close);
-  if (levels_.empty()) out_->push_back('\n');
+  if (levels_.empty() && depth_ == 0) out_->push_back('\n');
 }
 
 void JsonWriter::separate() {
@@ -39,7 +50,7 @@ void JsonWriter::separate() {
 
 void JsonWriter::new_line() {
   out_->push_back('\n');
-  out_->append(2 * levels_.size(), ' ');
+  out_->append(2 * (depth_ + levels_.size()), ' ');
 }
 
 void JsonWriter::key(std::string_view name) {
@@ -95,6 +106,10 @@ void JsonWriter::value(const Value& any) {
 void JsonWriter::put(std::string_view text) {
   out_->push_back('"');
   for (std::size_t at = 0; at < text.size();) {
+    const std::size_t plain = plain_size(text.substr(at));
+    out_->append(text.substr(at, plain));
+    at += plain;
+    if (at == text.size()) break;
     const CodePoint point = decode(text, at);
     at += point.size;
     if (point.value == '"' || point.value == '\\') {

@@ -17,6 +17,8 @@ class JsonWriter {
   enum class Layout : std::uint8_t { Lines, Inline };
 
   explicit JsonWriter(std::string& out) : out_(&out) {}
+  /// Writes one value that another writer has a place for (`raw`) inside `depth` containers.
+  JsonWriter(std::string& out, std::size_t depth) : out_(&out), depth_(depth) {}
 
   void begin_object(Layout layout = Layout::Lines) { begin('{', '}', layout); }
   void begin_array(Layout layout = Layout::Lines) { begin('[', ']', layout); }
@@ -62,6 +64,7 @@ class JsonWriter {
   void put(std::string_view text);
 
   std::string* out_;
+  std::size_t depth_ = 0;
   std::vector<Level> levels_;
   bool after_key_ = false;
 };

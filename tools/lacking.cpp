@@ -97,7 +97,7 @@ std::vector<Lack> lacking(const Report& report) {
   const Facts& facts = report.derivation.facts;
   std::vector<Lack> lacks;
   for (const NotChecked& rule : report.not_checked) {
-    for (const OptionId option : traced(facts, rule.needs.span())) {
+    for (const OptionId option : traced(facts, rule.needs().span())) {
       const auto same = std::find_if(lacks.begin(), lacks.end(), [&](const Lack& l) { return l.option == option; });
       ++(same == lacks.end() ? lacks.emplace_back(Lack{option}) : *same).rules;
     }

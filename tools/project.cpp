@@ -29,11 +29,13 @@ struct Key {
 
 constexpr std::array kWords{Key<std::string>{"target", &ProjectOptions::target},
                             Key<std::string>{"input-format", &ProjectOptions::input_format},
-                            Key<std::string>{"model", &ProjectOptions::model}};
+                            Key<std::string>{"model", &ProjectOptions::model},
+                            Key<std::string>{"env-file", &ProjectOptions::env_file}};
 constexpr std::array kSizes{Key<std::optional<std::string>>{"world-size", &ProjectOptions::world_size},
                             Key<std::optional<std::string>>{"nodes", &ProjectOptions::nodes},
                             Key<std::optional<std::string>>{"gpus-per-node", &ProjectOptions::gpus_per_node}};
-constexpr std::array kLists{Key<std::vector<std::string>>{"set", &ProjectOptions::set},
+constexpr std::array kLists{Key<std::vector<std::string>>{"cluster", &ProjectOptions::clusters},
+                            Key<std::vector<std::string>>{"set", &ProjectOptions::set},
                             Key<std::vector<std::string>>{"require", &ProjectOptions::require},
                             Key<std::vector<std::string>>{"ignore", &ProjectOptions::ignore}};
 constexpr std::array kSwitches{Key<bool>{"strict", &ProjectOptions::strict},
@@ -135,11 +137,13 @@ void add(InputOptions& to, const ProjectOptions& from) {
   fill(to.target, from.target);
   fill(to.input_format, from.input_format);
   fill(to.model, from.model);
+  fill(to.env_file, from.env_file);
   if (!to.world_size && !to.nodes) {
     fill(to.world_size, from.world_size);
     fill(to.nodes, from.nodes);
   }
   fill(to.gpus_per_node, from.gpus_per_node);
+  to.clusters.insert(to.clusters.begin(), from.clusters.begin(), from.clusters.end());
   to.set.insert(to.set.begin(), from.set.begin(), from.set.end());
   to.require.insert(to.require.end(), from.require.begin(), from.require.end());
   to.ignore.insert(to.ignore.end(), from.ignore.begin(), from.ignore.end());

@@ -14,9 +14,9 @@ inline constexpr const char* kProjectFile = ".gtplan.yaml";
 
 /// What can be said for all files and again for some.
 struct ProjectOptions {
-  std::string target, input_format, model;
+  std::string target, input_format, model, env_file;
   std::optional<std::string> world_size, nodes, gpus_per_node;
-  std::vector<std::string> set, require, ignore;
+  std::vector<std::string> clusters, set, require, ignore;
   bool strict = false;
   bool complete = false;
 };

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tools/rank_columns.hpp"
+
 namespace gtp::cli {
 
 namespace {
@@ -52,22 +54,6 @@ class RowWriter {
   std::string row_;
 };
 
-struct Column {
-  std::string_view name;
-  GridKind grid;
-  Axis axis;
-};
-
-constexpr std::array<Column, 9> kColumns{{{"tp", GridKind::kDense, Axis::kTp},
-                                          {"gtp", GridKind::kDense, Axis::kGtpRemat},
-                                          {"cp", GridKind::kDense, Axis::kCp},
-                                          {"dp", GridKind::kDense, Axis::kDp},
-                                          {"pp", GridKind::kDense, Axis::kPp},
-                                          {"etp", GridKind::kExpert, Axis::kTp},
-                                          {"ep", GridKind::kExpert, Axis::kEp},
-                                          {"egtp", GridKind::kExpert, Axis::kGtpRemat},
-                                          {"edp", GridKind::kExpert, Axis::kDp}}};
-
 std::string_view separator_of(TableStyle style) {
   switch (style) {
     case TableStyle::Csv:
@@ -107,9 +93,9 @@ void write_rank_table(const RankMap& map, TableStyle style, Output& output) {
     names.insert(names.end(), {"host", "local_rank"});
     widths.insert(widths.end(), {digits_of(last / *map.gpus_per_node), digits_of(*map.gpus_per_node - 1)});
   }
-  for (const Column& column : kColumns) {
+  for (const RankColumn& column : kRankColumns) {
     names.push_back(column.name);
-    widths.push_back(digits_of((column.grid == GridKind::kDense ? dense_last : expert_last)[axis_index(column.axis)]));
+    widths.push_back(digits_of(column.of(dense_last, expert_last)));
   }
   RowWriter rows(style, names, std::move(widths), output);
   for (std::int64_t rank = 0; rank <= last; ++rank) {
@@ -120,8 +106,7 @@ void write_rank_table(const RankMap& map, TableStyle style, Output& output) {
       rows.cell(at++, rank % *map.gpus_per_node);
     }
     const AxisValues on_dense = *dense.coordinates(rank), on_expert = *expert.coordinates(rank);
-    for (const Column& column : kColumns)
-      rows.cell(at++, (column.grid == GridKind::kDense ? on_dense : on_expert)[axis_index(column.axis)]);
+    for (const RankColumn& column : kRankColumns) rows.cell(at++, column.of(on_dense, on_expert));
     rows.end_row();
   }
 }

@@ -1,6 +1,7 @@
 // From checked configurations to bytes, one renderer a file. Values in, text out: nothing here prints.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "tools/input.hpp"
@@ -9,21 +10,27 @@
 
 namespace gtp::cli {
 
+/// A report made of one text a configuration (`Tell`, which may be called on any thread) and what stands around them.
+struct Renderer {
+  Tell tell;
+  std::function<std::string(const CheckedList&)> finish;  ///< of a list with its `texts`
+};
+
 /// What `check` says to a person: diagnostics, verdicts, and for one configuration its derived values.
-[[nodiscard]] std::string render_text(const CheckedList& list, Paint paint);
+[[nodiscard]] Renderer text_renderer(Paint paint);
 
 /// Diagnostics and verdicts only, for commands whose product is something else; nothing for a configuration that is
 /// valid without a warning.
 [[nodiscard]] std::string render_diagnostics(const CheckedList& list, Paint paint);
 
 /// One line a diagnostic: `file:line:column: error[GTP003] message: label`.
-[[nodiscard]] std::string render_concise(const CheckedList& list);
+[[nodiscard]] Renderer concise_renderer();
 
-/// For continuous integration: SARIF 2.1.0, JUnit XML, GitHub workflow commands. Whatever an input holds, the result is
+/// For continuous integration: JUnit XML, GitHub workflow commands, SARIF 2.1.0. Whatever an input holds, the result is
 /// well-formed.
+[[nodiscard]] Renderer junit_renderer();
+[[nodiscard]] Renderer github_renderer();
 [[nodiscard]] std::string render_sarif(const CheckedList& list);
-[[nodiscard]] std::string render_junit(const CheckedList& list);
-[[nodiscard]] std::string render_github(const CheckedList& list);
 
 /// The source that a place is in, where that is a file: null for words of the command line and for no place at all.
 /// Reports for programs then name the configuration, without a line.

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/render.hpp"
 #include "tools/utf8.hpp"
@@ -14,18 +15,22 @@ std::string where(const Checked& checked, const Place& place) {
   return fmt::format("{}:{}:{}", printable(source->name), start.line, start.column);
 }
 
+std::string lines_of(const Checked& checked) {
+  std::string out;
+  for (const Diagnostic& d : checked.diagnostics) {
+    out += fmt::format("{}: {}[{}] {}", where(checked, d.primary.place), gtp::to_text(d.severity), d.code,
+                       printable(d.message));
+    if (!d.primary.text.empty()) out += ": " + printable(d.primary.text);
+    out += '\n';
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string render_concise(const CheckedList& list) {
-  std::string out;
-  for (const Checked& checked : list.configs)
-    for (const Diagnostic& d : checked.diagnostics) {
-      out += fmt::format("{}: {}[{}] {}", where(checked, d.primary.place), gtp::to_text(d.severity), d.code,
-                         printable(d.message));
-      if (!d.primary.text.empty()) out += ": " + printable(d.primary.text);
-      out += '\n';
-    }
-  return out;
+Renderer concise_renderer() {
+  return {[](const Checked& checked, bool) { return lines_of(checked); },
+          [](const CheckedList& list) { return fmt::format("{}", fmt::join(list.texts, "")); }};
 }
 
 }  // namespace gtp::cli

@@ -1,6 +1,7 @@
 // GitHub Actions workflow commands: one annotation a diagnostic.
 // https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/render.hpp"
 
@@ -43,21 +44,24 @@ std::string place_of(const Checked& checked, const Place& place) {
   return out;
 }
 
-}  // namespace
-
-std::string render_github(const CheckedList& list) {
+std::string commands_of(const Checked& checked) {
   std::string out;
-  for (const Checked& checked : list.configs) {
-    for (const Diagnostic& d : checked.diagnostics) {
-      std::string text = d.message;
-      if (!d.primary.text.empty()) text += ": " + d.primary.text;
-      for (const std::string& note : d.notes) text += "\n" + note;
-      if (!d.help.empty()) text += "\nhelp: " + d.help;
-      out += fmt::format("::{} {},title={}::{}\n", command_of(d.severity), place_of(checked, d.primary.place),
-                         escaped(fmt::format("{} {}", d.code, d.rule), true), escaped(text, false));
-    }
+  for (const Diagnostic& d : checked.diagnostics) {
+    std::string text = d.message;
+    if (!d.primary.text.empty()) text += ": " + d.primary.text;
+    for (const std::string& note : d.notes) text += "\n" + note;
+    if (!d.help.empty()) text += "\nhelp: " + d.help;
+    out += fmt::format("::{} {},title={}::{}\n", command_of(d.severity), place_of(checked, d.primary.place),
+                       escaped(fmt::format("{} {}", d.code, d.rule), true), escaped(text, false));
   }
   return out;
+}
+
+}  // namespace
+
+Renderer github_renderer() {
+  return {[](const Checked& checked, bool) { return commands_of(checked); },
+          [](const CheckedList& list) { return fmt::format("{}", fmt::join(list.texts, "")); }};
 }
 
 }  // namespace gtp::cli

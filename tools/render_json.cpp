@@ -1,3 +1,7 @@
+#include <string>
+#include <vector>
+
+#include "tools/in_parallel.hpp"
 #include "tools/render.hpp"
 
 namespace gtp::cli {
@@ -36,10 +40,10 @@ void write_not_checked(JsonWriter& json, const Checked& checked) {
   if (checked.report)
     for (const NotChecked& rule : checked.report->not_checked) {
       json.begin_object(Layout::Inline);
-      json.field("code", rule.code);
+      json.field("code", rule.rule->code);
       json.key("needs");
       json.begin_array(Layout::Inline);
-      for (const OptionId need : rule.needs.span()) json.value(name_of(need));
+      for (const Needs needs = rule.needs(); const OptionId need : needs.span()) json.value(name_of(need));
       json.end();
       json.end();
     }
@@ -116,7 +120,19 @@ std::string render_json(const CheckedList& list) {
   begin_envelope(json, list.target, list.count());
   json.key("configs");
   json.begin_array();
-  for (const Checked& checked : list.configs) write_config(json, checked, list.target);
+  constexpr std::size_t kDepth = 2;  // the envelope and its array
+  std::vector<std::string> configs(list.configs.size());
+  in_parallel(configs.size(), [&](std::size_t i) {
+    JsonWriter inner(configs[i], kDepth);
+    write_config(inner, list.configs[i], list.target);
+  });
+  std::size_t size = out.size();
+  for (const std::string& config : configs) size += config.size() + kDepth * 4;
+  out.reserve(size);
+  for (const std::string& config : configs) {
+    json.raw();
+    out += config;
+  }
   json.end();
   json.end();
   return out;

@@ -1,5 +1,6 @@
 // JUnit XML as test reporters read it: a suite a configuration, a case a diagnostic, or one case that passed.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -83,19 +84,19 @@ std::string suite_of(const Checked& checked) {
       escaped(checked.file), tests, counts.errors, cases);
 }
 
-}  // namespace
-
-std::string render_junit(const CheckedList& list) {
-  std::string suites;
+std::string document_of(const CheckedList& list) {
   std::size_t tests = 0;
-  for (const Checked& checked : list.configs) {
-    suites += suite_of(checked);
-    tests += std::max<std::size_t>(1, checked.diagnostics.size());
-  }
+  for (const Checked& checked : list.configs) tests += std::max<std::size_t>(1, checked.diagnostics.size());
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"gtplan\" tests=\"{}\" failures=\"{}\" "
       "errors=\"0\">\n{}</testsuites>\n",
-      tests, list.count().errors, suites);
+      tests, list.count().errors, fmt::join(list.texts, ""));
+}
+
+}  // namespace
+
+Renderer junit_renderer() {
+  return {[](const Checked& checked, bool) { return suite_of(checked); }, document_of};
 }
 
 }  // namespace gtp::cli

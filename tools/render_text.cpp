@@ -149,7 +149,6 @@ std::string verdict_line(const Checked& checked, Paint paint) {
 }
 
 void append_diagnostics(const Checked& checked, Paint paint, std::string& out) {
-  if (!out.empty() && !checked.diagnostics.empty()) out += '\n';
   for (const Diagnostic& d : checked.diagnostics) {
     DiagnosticText(checked, d, paint, out).append();
     out += '\n';
@@ -208,21 +207,28 @@ void append_totals(const CheckedList& list, std::string& out) {
 
 }  // namespace
 
-std::string render_text(const CheckedList& list, Paint paint) {
-  std::string out;
-  const bool one = list.configs.size() == 1;
-  for (const Checked& checked : list.configs) {
-    append_diagnostics(checked, paint, out);
-    out += verdict_line(checked, paint);
-    if (!checked.report) continue;
-    if (one && checked.verdict == Verdict::Valid) append_derived(checked.report->derivation, out);
-    if (one) append_not_checked(*checked.report, paint, out);
-  }
-  if (!one) append_totals(list, out);
-  const Target& target = list.target;
-  out +=
-      paint(Ink::Faint, fmt::format("  checked for {} ({}); GTP is experimental upstream", target.name, target.date));
-  return out + '\n';
+Renderer text_renderer(Paint paint) {
+  const auto tell = [paint](const Checked& checked, bool alone) {
+    std::string text;
+    append_diagnostics(checked, paint, text);
+    text += verdict_line(checked, paint);
+    if (!checked.report || !alone) return text;
+    if (checked.verdict == Verdict::Valid) append_derived(checked.report->derivation, text);
+    append_not_checked(*checked.report, paint, text);
+    return text;
+  };
+  const auto finish = [paint](const CheckedList& list) {
+    std::string out;
+    for (std::size_t i = 0; i < list.texts.size(); ++i) {
+      if (i > 0 && !list.configs[i].diagnostics.empty()) out += '\n';
+      out += list.texts[i];
+    }
+    if (list.configs.size() != 1) append_totals(list, out);
+    out += paint(Ink::Faint, fmt::format("  checked for {} ({}); GTP is experimental upstream", list.target.name,
+                                         list.target.date));
+    return out + '\n';
+  };
+  return {tell, finish};
 }
 
 std::string render_diagnostics(const CheckedList& list, Paint paint) {
@@ -230,6 +236,7 @@ std::string render_diagnostics(const CheckedList& list, Paint paint) {
   for (const Checked& checked : list.configs) {
     const bool valid = checked.verdict == Verdict::Valid;
     if (valid && count(checked.diagnostics).warnings == 0) continue;
+    if (!out.empty() && !checked.diagnostics.empty()) out += '\n';
     append_diagnostics(checked, paint, out);
     out += verdict_line(checked, paint);
   }

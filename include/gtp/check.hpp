@@ -1,6 +1,8 @@
 // The entry point: derives what upstream would run with and checks every rule of the target.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -13,8 +15,15 @@ namespace gtp {
 
 /// A rule that could not be checked, and the unknown options among its needs.
 struct NotChecked {
-  std::string_view code;
-  Needs needs;
+  const Rule* rule;
+  std::uint8_t unknown;  ///< bit i: the rule's need i
+
+  [[nodiscard]] Needs needs() const {
+    Needs needs;
+    for (std::size_t i = 0; i < rule->needs.count; ++i)
+      if ((unknown >> i & 1U) != 0) needs.add(rule->needs.ids[i]);
+    return needs;
+  }
 };
 
 namespace detail {
@@ -45,11 +54,11 @@ struct Report {
   Report result{derive(config), {}, {}};
   const Facts& facts = result.derivation.facts;
   for (const Rule* rule : rules_of(config.target())) {
-    NotChecked missing{rule->code, {}};
-    for (const OptionId need : rule->needs.span())
-      if (!facts.known(need)) missing.needs.add(need);
-    if (missing.needs.count > 0) {
-      result.not_checked.push_back(missing);
+    unsigned unknown = 0;
+    for (std::size_t i = 0; i < rule->needs.count; ++i)
+      if (!facts.known(rule->needs.ids[i])) unknown |= 1U << i;
+    if (unknown != 0) {
+      result.not_checked.push_back({rule, static_cast<std::uint8_t>(unknown)});
       continue;
     }
     for (Finding& finding : rule->violation(result.derivation).list)

@@ -1,21 +1,25 @@
-// Engine check of one configuration, and the whole `gtplan check` process beside /bin/true and reading the same file.
+// Engine check of one configuration, and the whole `gtplan check` process beside /bin/true and reading the same files.
 #include <benchmark/benchmark.h>
-#include <spawn.h>
-#include <sys/wait.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include <gtp/check.hpp>
 
+#include "tests/benchmark/spawn.hpp"
 #include "validators/load.hpp"
 
-extern char** environ;
-
 namespace {
+
+namespace fs = std::filesystem;
 
 const std::string kExample = std::string(GTP_SOURCE_ROOT) + "/examples/dense_gtp.yaml";
 
@@ -42,22 +46,48 @@ void engine_check(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(gtp::check(loaded.config));
 }
 
-void spawn(std::vector<std::string> words) {
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", 1 /* O_WRONLY */, 0);
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  int status = 0;
-  if (failed != 0 || waitpid(child, &status, 0) != child || status != 0) throw std::runtime_error(words[0]);
-}
-
 void process(benchmark::State& state, std::vector<std::string> words) {
   for (auto _ : state) spawn(words);
+}
+
+/// A folder with many copies of the example, gone at the end.
+class Folder {
+ public:
+  static constexpr std::int64_t kFiles = 2000;
+
+  Folder() : path_(fs::temp_directory_path() / fmt::format("gtplan-benchmark-{}", ::getpid())) {
+    fs::create_directory(path_);
+    for (std::int64_t i = 0; i < kFiles; ++i) fs::copy_file(kExample, path_ / fmt::format("{}.yaml", i));
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  [[nodiscard]] std::string path() const { return path_.string(); }
+  [[nodiscard]] std::vector<std::string> files() const {
+    std::vector<std::string> files;
+    for (const auto& entry : fs::directory_iterator(path_)) files.push_back(entry.path().string());
+    return files;
+  }
+
+ private:
+  fs::path path_;
+};
+
+void whole_folder(benchmark::State& state, const char* format) {
+  const Folder folder;
+  process(state, {GTPLAN_BINARY, "check", "--no-project", "--format", format, folder.path()});
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * Folder::kFiles);
+}
+
+void cat_folder(benchmark::State& state) {
+  const Folder folder;
+  std::vector<std::string> words = folder.files();
+  words.insert(words.begin(), "/bin/cat");
+  process(state, std::move(words));
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * Folder::kFiles);
 }
 
 }  // namespace
@@ -69,5 +99,9 @@ BENCHMARK_CAPTURE(process, cat_the_file, {"/bin/cat", kExample})->Unit(benchmark
 BENCHMARK_CAPTURE(process, gtplan_check, {GTPLAN_BINARY, "check", kExample})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
+BENCHMARK_CAPTURE(whole_folder, text, "text")->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK_CAPTURE(whole_folder, concise, "concise")->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK_CAPTURE(whole_folder, json, "json")->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(cat_folder)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 BENCHMARK_MAIN();

@@ -1,8 +1,6 @@
 // All files of a launch on 8,192 ranks: from the text of the configuration, and as a whole process that writes them.
 #include <benchmark/benchmark.h>
-#include <spawn.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,9 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/benchmark/spawn.hpp"
 #include "tools/launch/launch.hpp"
-
-extern char** environ;
 
 namespace {
 
@@ -37,20 +34,6 @@ void make(benchmark::State& state) {
     for (const gtp::cli::OutputFile& file : launch.files) bytes += file.text.size();
   }
   state.counters["bytes"] = static_cast<double>(bytes);
-}
-
-void spawn(std::vector<std::string> words) {
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", 1 /* O_WRONLY */, 0);
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  int status = 0;
-  if (failed != 0 || waitpid(child, &status, 0) != child || status != 0) throw std::runtime_error(words[0]);
 }
 
 void process(benchmark::State& state) {

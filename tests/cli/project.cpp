@@ -47,6 +47,21 @@ TEST_CASE("the command line wins over a project file, and the last matching entr
   CHECK(gtplan({"check", "--project", "other.yaml", "a.yaml"}, folder.path().string()).exit == 1);
 }
 
+TEST_CASE("a project names the cluster and the environment that its configurations run in") {
+  const Folder folder;
+  folder.file("a.yaml", "world_size: 16\ntensor_model_parallel_size: 4\n");
+  folder.file("job.env", "CUDA_DEVICE_MAX_CONNECTIONS=1\n");
+  const auto without = gtplan({"check", "--format", "json", "a.yaml"}, folder.path().string()).output;
+  folder.file(".gtplan.yaml", "cluster: h100-8\nfiles:\n  - {match: a.yaml, env-file: job.env}\n");
+  const auto with = gtplan({"check", "--format", "json", "a.yaml"}, folder.path().string()).output;
+  const std::string needs_hardware = R"("gpu_arch")", needs_environment = R"("needs": ["env")";
+  CHECK(without.find(needs_hardware) != std::string::npos);
+  CHECK(without.find(needs_environment) != std::string::npos);
+  CHECK(with.find(needs_hardware) == std::string::npos);
+  CHECK(with.find(needs_environment) == std::string::npos);
+  CHECK(gtplan({"check", "--no-project", "--format", "json", "a.yaml"}, folder.path().string()).output == without);
+}
+
 TEST_CASE("rules that a project ignores are not reported, and strictness holds") {
   const Folder folder;
   folder.file("a.yaml",

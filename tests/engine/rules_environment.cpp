@@ -31,7 +31,7 @@ bool reports(const Config& config, std::string_view rule) {
 bool left_out(const Config& config, std::string_view code) {
   const Report report = check(config);
   return std::any_of(report.not_checked.begin(), report.not_checked.end(),
-                     [&](const NotChecked& rule) { return rule.code == code; });
+                     [&](const NotChecked& rule) { return rule.rule->code == code; });
 }
 
 const std::pair<OptionId, Value> kOverlapSection{"overlap_grad_reduce"_opt, false};

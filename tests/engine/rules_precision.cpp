@@ -31,7 +31,7 @@ bool not_checked(Settings settings, std::string_view code) {
   Diagnostics none;
   const Config config = test::make_config(settings, none);
   for (const NotChecked& rule : check(config).not_checked)
-    if (rule.code == code) return true;
+    if (rule.rule->code == code) return true;
   return false;
 }
 

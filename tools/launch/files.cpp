@@ -8,25 +8,11 @@
 
 #include "tools/launch/job.hpp"
 #include "tools/launch/quote.hpp"
+#include "tools/rank_columns.hpp"
 
 namespace gtp::cli {
 
 namespace {
-
-struct Column {
-  GridKind grid;
-  Axis axis;
-};
-
-constexpr std::array<Column, 9> kColumns{{{GridKind::kDense, Axis::kTp},
-                                          {GridKind::kDense, Axis::kGtpRemat},
-                                          {GridKind::kDense, Axis::kCp},
-                                          {GridKind::kDense, Axis::kDp},
-                                          {GridKind::kDense, Axis::kPp},
-                                          {GridKind::kExpert, Axis::kTp},
-                                          {GridKind::kExpert, Axis::kEp},
-                                          {GridKind::kExpert, Axis::kGtpRemat},
-                                          {GridKind::kExpert, Axis::kDp}}};
 
 void append_number(std::string& text, std::int64_t number, char end) {
   std::array<char, 24> digits{};
@@ -89,7 +75,8 @@ std::string rank_map(const Topology& topology, std::optional<std::int64_t> gpus_
   const Grid dense = dense_grid(topology), expert = expert_grid(topology);
   std::string text("rank\t");
   if (gpus_per_node) text += "host\tlocal_rank\t";
-  text += "tp\tgtp\tcp\tdp\tpp\tetp\tep\tegtp\tedp\n";
+  for (const RankColumn& column : kRankColumns)
+    text.append(column.name).push_back(&column == &kRankColumns.back() ? '\n' : '\t');
   for (std::int64_t rank = 0; rank < topology.world_size; ++rank) {
     append_number(text, rank, '\t');
     if (gpus_per_node) {
@@ -97,9 +84,8 @@ std::string rank_map(const Topology& topology, std::optional<std::int64_t> gpus_
       append_number(text, rank % *gpus_per_node, '\t');
     }
     const AxisValues on_dense = *dense.coordinates(rank), on_expert = *expert.coordinates(rank);
-    for (const Column& column : kColumns)
-      append_number(text, (column.grid == GridKind::kDense ? on_dense : on_expert)[axis_index(column.axis)],
-                    &column == &kColumns.back() ? '\n' : '\t');
+    for (const RankColumn& column : kRankColumns)
+      append_number(text, column.of(on_dense, on_expert), &column == &kRankColumns.back() ? '\n' : '\t');
   }
   return text;
 }
