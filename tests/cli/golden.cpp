@@ -42,7 +42,7 @@ struct Checked {
 Checked run_in(const fs::path& folder, std::vector<std::string> words) {
   const gtp::test::Folder out;
   const fs::path report = out.path() / "report", before = fs::current_path();
-  words.insert(words.end(), {"--output", report.string()});
+  words.insert(words.begin() + 1, {"--output", report.string()});  // before any `--`
   fs::current_path(folder);
   const int exit = gtp::cli::run(std::move(words));
   fs::current_path(before);
