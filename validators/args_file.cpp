@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "validators/shell_quotes.hpp"
+
 namespace gtp::readers {
 
 namespace {
@@ -59,7 +61,11 @@ class Splitter {
     while (at_ < text_.size() && !is_space(at_)) {
       const char c = text_[at_];
       if (c == '\'' || c == '"') {
-        if (!read_quoted(word, c)) return false;
+        const std::size_t begin = at_;
+        if (!read_shell_quotes(text_, at_, [&](char byte, std::size_t) { word.push_back(byte); })) {
+          out_.push_back(rules::at_place(rules::kUnreadable, "", place(begin, begin + 1), "this quote has no end"));
+          return false;
+        }
       } else if (c == '\\') {
         if (continuation() > 0) return true;  // the word ends here unless the next line starts with one
         word.push_back(text_[at_ + 1]);
@@ -71,22 +77,6 @@ class Splitter {
         ++at_;
       }
     }
-    return true;
-  }
-
-  bool read_quoted(std::string& word, char quote) {
-    const std::size_t begin = at_++;
-    while (at_ < text_.size() && text_[at_] != quote) {
-      const bool escape = quote == '"' && text_[at_] == '\\' && at_ + 1 < text_.size() &&
-                          std::string_view("\"\\$`").find(text_[at_ + 1]) != std::string_view::npos;
-      if (escape) ++at_;
-      word.push_back(text_[at_++]);
-    }
-    if (at_ == text_.size()) {
-      out_.push_back(rules::at_place(rules::kUnreadable, "", place(begin, begin + 1), "this quote has no end"));
-      return false;
-    }
-    ++at_;
     return true;
   }
 

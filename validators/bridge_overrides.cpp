@@ -11,6 +11,7 @@
 #include "validators/bridge.hpp"
 #include "validators/bridge_homes.hpp"
 #include "validators/bridge_values.hpp"
+#include "validators/shell_quotes.hpp"
 
 namespace gtp::readers {
 
@@ -275,27 +276,15 @@ class OverrideReader {
     while (at_ < text_.size() && kSpaces.find(text_[at_]) == std::string_view::npos) {
       const char c = text_[at_];
       if (c == '\'' || c == '"') {
-        if (!read_shell_quotes(word, c)) return false;
+        const std::size_t begin = at_;
+        if (!read_shell_quotes(text_, at_, [&](char byte, std::size_t origin) { word.add(byte, origin); }))
+          return unreadable(reading_.place(begin, begin + 1), "this quote has no end");
       } else {
         if (c == '\\' && at_ + 1 < text_.size()) ++at_;
         word.add(text_[at_], at_);
         ++at_;
       }
     }
-    return true;
-  }
-
-  bool read_shell_quotes(Spelled& word, char quote) {
-    const std::size_t begin = at_++;
-    while (at_ < text_.size() && text_[at_] != quote) {
-      const bool escape = quote == '"' && text_[at_] == '\\' && at_ + 1 < text_.size() &&
-                          std::string_view("\"\\$`").find(text_[at_ + 1]) != std::string_view::npos;
-      if (escape) ++at_;
-      word.add(text_[at_], at_);
-      ++at_;
-    }
-    if (at_ == text_.size()) return unreadable(reading_.place(begin, begin + 1), "this quote has no end");
-    ++at_;
     return true;
   }
 

@@ -54,7 +54,7 @@ class Interpolator {
 /// Whether a text has `${`, not escaped by a backslash.
 [[nodiscard]] bool has_interpolation(std::string_view text);
 
-/// The text that OmegaConf makes of one with `\\${`: of the backslashes before a `${` every second one goes. Those
+/// The text that OmegaConf makes of one with `\${`: of the backslashes before a `${` every second one goes. Those
 /// anywhere else are themselves.
 [[nodiscard]] std::string unescaped(std::string_view text);
 

@@ -1,6 +1,8 @@
 // What `check` says about each rule, byte by byte, but for the list of what was not checked: it names every other rule
 // (render_text.cpp and engine/check.cpp test it). GTP_UPDATE_GOLDEN=1 rewrites the expected files.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -34,7 +36,26 @@ std::vector<fs::path> cases() {
 
 struct Checked {
   int exit;
-  std::string report;
+  std::string report, error;
+};
+
+/// Standard error goes to a file while this lives.
+class ErrorsTo {
+ public:
+  explicit ErrorsTo(const fs::path& path) : before_(::dup(STDERR_FILENO)) {
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ::dup2(file, STDERR_FILENO);
+    ::close(file);
+  }
+  ErrorsTo(const ErrorsTo&) = delete;
+  ErrorsTo& operator=(const ErrorsTo&) = delete;
+  ~ErrorsTo() {
+    ::dup2(before_, STDERR_FILENO);
+    ::close(before_);
+  }
+
+ private:
+  int before_;
 };
 
 /// In this process, as if it had been started in the folder: to start the program takes far longer than to check one
@@ -43,10 +64,14 @@ Checked run_in(const fs::path& folder, std::vector<std::string> words) {
   const gtp::test::Folder out;
   const fs::path report = out.path() / "report", before = fs::current_path();
   words.insert(words.begin() + 1, {"--output", report.string()});  // before any `--`
+  const fs::path errors = out.path() / "errors";
   fs::current_path(folder);
-  const int exit = gtp::cli::run(std::move(words));
+  const int exit = [&] {
+    const ErrorsTo file(errors);
+    return gtp::cli::run(std::move(words));
+  }();
   fs::current_path(before);
-  return {exit, read_file(report)};
+  return {exit, read_file(report), read_file(errors)};
 }
 
 /// `check --format FORMAT`, the lines of `args`, then `config.*`.
@@ -100,6 +125,8 @@ TEST_CASE("every golden case is reported as its expected files say") {
     compare(folder, "expected.txt", text.report);
     compare(folder, "expected.json", json.report);
     CHECK(text.exit == json.exit);
+    CHECK(text.error.empty());
+    CHECK(json.error.empty());
   }
 }
 
